@@ -1,0 +1,341 @@
+//! A payload from a caller, parsed once into what the rest of the server works
+//! on; and a request that came in several messages, joined.
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::{Control, Signal};
+use crate::text::Text;
+use crate::{Code, Refusal, json, limits};
+
+/// How input and output of a call travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stdio {
+    /// Empty stdin, one reply with all output.
+    #[default]
+    Buffered,
+    /// Chunks both ways.
+    Stream,
+    /// The caller's own descriptors.
+    Fds,
+}
+
+/// A request's name, echoed as it came.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Id {
+    /// A whole number.
+    Number(i64),
+    /// A string of at most [`limits::MAX_ID`] bytes.
+    String(String),
+}
+
+/// A call, as the caller asked for it. Nothing in it has been checked against
+/// the world yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Which tool; may be missing on a socket that serves exactly one.
+    pub tool: Option<Text>,
+    /// Without the tool's own name.
+    pub args: Vec<Text>,
+    /// Absolute, as the caller sees it.
+    pub cwd: Option<Text>,
+    /// How input and output travel.
+    pub stdio: Stdio,
+    /// The numbers that the passed descriptors have in the caller.
+    pub fds: Vec<u32>,
+    /// `NAME=value`, as offered.
+    pub env: Vec<Text>,
+    /// 0 to 0o777.
+    pub umask: Option<u32>,
+    /// Echoed in every message about this request.
+    pub id: Option<Id>,
+    /// Whether it has only the seed's members: its reply may be lossy.
+    pub seed_only: bool,
+}
+
+impl Request {
+    /// All bytes of its strings, with a pointer and a NUL each, as the kernel
+    /// counts a command line.
+    pub fn size(&self) -> usize {
+        self.args.iter().chain(&self.env).map(|text| text.as_bytes().len() + 9).sum()
+    }
+}
+
+/// How a request goes on in the next message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum More {
+    /// It does not.
+    No,
+    /// The lists go on.
+    Lists,
+    /// The last string of a list goes on, then the lists.
+    String,
+}
+
+/// One message from a caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// A call, and whether its lists go on in the next message.
+    Call(Request, More),
+    /// Something that is not a call: `health`, `tools`, on the control socket
+    /// more.
+    Op(String, Option<Id>),
+    /// About a call under way.
+    Control(Control),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawMore {
+    Flag(bool),
+    Name(String),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawEnv {
+    List(Vec<Text>),
+    Map(std::collections::BTreeMap<String, Text>),
+}
+
+/// Every member that a caller's message may have.
+#[derive(Deserialize)]
+struct Raw {
+    tool: Option<Text>,
+    args: Option<Vec<Text>>,
+    cwd: Option<Text>,
+    stdio: Option<Stdio>,
+    fds: Option<Vec<u32>>,
+    env: Option<RawEnv>,
+    umask: Option<u32>,
+    id: Option<Id>,
+    more: Option<RawMore>,
+    op: Option<String>,
+    signal: Option<Signal>,
+    resize: Option<serde::de::IgnoredAny>,
+    tty: Option<serde::de::IgnoredAny>,
+}
+
+fn bad(message: impl Into<String>) -> Refusal {
+    Refusal::new(Code::BadRequest, message)
+}
+
+fn parse(payload: &[u8]) -> Result<Raw, Refusal> {
+    if !json::depth_within(payload, limits::MAX_DEPTH) {
+        let message = format!("the message nests deeper than {}", limits::MAX_DEPTH);
+        return Err(Refusal::new(Code::BadJson, message));
+    }
+    serde_json::from_slice(payload).map_err(|error| {
+        let text = error.to_string();
+        let code = match error.classify() {
+            serde_json::error::Category::Data if !text.starts_with("duplicate field") => {
+                Code::BadRequest
+            }
+            _ => Code::BadJson,
+        };
+        Refusal::new(code, format!("the message is not understood: {text}"))
+    })
+}
+
+fn environment(env: Option<RawEnv>) -> Result<Vec<Text>, Refusal> {
+    match env {
+        None => Ok(Vec::new()),
+        Some(RawEnv::List(list)) => Ok(list),
+        Some(RawEnv::Map(map)) => map
+            .into_iter()
+            .map(|(name, value)| {
+                let mut line = name.into_bytes();
+                line.push(b'=');
+                line.extend_from_slice(value.as_bytes());
+                Text::new(line).ok_or_else(|| bad("a name in env holds a NUL"))
+            })
+            .collect(),
+    }
+}
+
+fn more(more: Option<RawMore>) -> Result<More, Refusal> {
+    match more {
+        None | Some(RawMore::Flag(false)) => Ok(More::No),
+        Some(RawMore::Flag(true)) => Ok(More::Lists),
+        Some(RawMore::Name(name)) if name == "string" => Ok(More::String),
+        Some(RawMore::Name(_)) => Err(bad("more must be true or \"string\"")),
+    }
+}
+
+impl Incoming {
+    /// Parses one JSON payload.
+    pub fn parse(payload: &[u8]) -> Result<Incoming, Refusal> {
+        let raw = parse(payload)?;
+        if let Some(Id::String(id)) = &raw.id
+            && id.len() > limits::MAX_ID
+        {
+            return Err(bad(format!("id is longer than {} bytes", limits::MAX_ID)));
+        }
+        if let Some(signal) = raw.signal {
+            return Ok(Incoming::Control(Control::Signal(signal, raw.id)));
+        }
+        if raw.resize.is_some() {
+            return Ok(Incoming::Control(Control::Resize));
+        }
+        if let Some(op) = raw.op {
+            return Ok(Incoming::Op(op, raw.id));
+        }
+        if raw.umask.is_some_and(|umask| umask > 0o777) {
+            return Err(bad("umask must be 0 to 511"));
+        }
+        let seed_only = raw.stdio.is_none()
+            && raw.fds.is_none()
+            && raw.env.is_none()
+            && raw.umask.is_none()
+            && raw.id.is_none()
+            && raw.more.is_none()
+            && raw.tty.is_none();
+        let request = Request {
+            tool: raw.tool,
+            args: raw.args.unwrap_or_default(),
+            cwd: raw.cwd,
+            stdio: raw.stdio.unwrap_or_default(),
+            fds: raw.fds.unwrap_or_default(),
+            env: environment(raw.env)?,
+            umask: raw.umask,
+            id: raw.id,
+            seed_only,
+        };
+        Ok(Incoming::Call(request, more(raw.more)?))
+    }
+}
+
+impl Request {
+    /// Joins the next message of a request that said `more`; `how` is what the
+    /// last message said, the answer what this one says.
+    pub fn join(&mut self, payload: &[u8], how: More) -> Result<More, Refusal> {
+        let raw = parse(payload)?;
+        let stranger = raw.tool.is_some()
+            || raw.cwd.is_some()
+            || raw.stdio.is_some()
+            || raw.fds.is_some()
+            || raw.umask.is_some()
+            || raw.op.is_some()
+            || raw.signal.is_some()
+            || raw.resize.is_some()
+            || raw.tty.is_some();
+        if stranger {
+            return Err(bad("the rest of a request has only args, env and more"));
+        }
+        let next = more(raw.more)?;
+        extend(&mut self.args, raw.args.unwrap_or_default(), how)?;
+        extend(&mut self.env, environment(raw.env)?, how)?;
+        Ok(next)
+    }
+}
+
+fn extend(list: &mut Vec<Text>, rest: Vec<Text>, how: More) -> Result<(), Refusal> {
+    let mut rest = rest.into_iter();
+    if how == More::String
+        && let Some(first) = rest.next()
+    {
+        let Some(last) = list.last_mut() else {
+            return Err(bad("the rest of a string came, and no string before it"));
+        };
+        last.append(first);
+    }
+    list.extend(rest);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn call(json: &str) -> Result<Request, Code> {
+        match Incoming::parse(json.as_bytes()) {
+            Ok(Incoming::Call(request, More::No)) => Ok(request),
+            Ok(other) => panic!("{other:?}"),
+            Err(refusal) => Err(refusal.code),
+        }
+    }
+
+    #[test]
+    fn the_seeds_request_is_known_as_such() {
+        let request = call(r#"{"tool":"git","args":["push"],"cwd":"/w"}"#).unwrap();
+        assert!(request.seed_only);
+        assert_eq!(request.args, [Text::new("push").unwrap()]);
+        assert!(!call(r#"{"tool":"git","args":[],"cwd":"/w","id":1}"#).unwrap().seed_only);
+    }
+
+    #[test]
+    fn bad_messages_have_their_code() {
+        let deep = format!("{}{}", r#"{"x":"#, "[".repeat(100_000));
+        for (json, code) in [
+            ("{", Code::BadJson),
+            ("{}}", Code::BadJson),
+            (r#"{"tool":"a","tool":"b"}"#, Code::BadJson),
+            (deep.as_str(), Code::BadJson),
+            (r#"{"tool":1}"#, Code::BadRequest),
+            (r#"{"tool":"a","args":"b"}"#, Code::BadRequest),
+            (r#"{"tool":"a\u0000"}"#, Code::BadRequest),
+            (r#"{"tool":"a","umask":512}"#, Code::BadRequest),
+            (r#"{"tool":"a","umask":-1}"#, Code::BadRequest),
+            (r#"{"tool":"a","fds":[-1]}"#, Code::BadRequest),
+            (r#"{"tool":"a","stdio":"x"}"#, Code::BadRequest),
+            (r#"{"tool":"a","more":"x"}"#, Code::BadRequest),
+            (r#"{"signal":"KILL"}"#, Code::BadRequest),
+            (r#"{"tool":"a","id":1e400}"#, Code::BadJson),
+        ] {
+            assert_eq!(call(json).unwrap_err(), code, "{}", &json[..json.len().min(60)]);
+        }
+        assert_eq!(Incoming::parse(b"{\"tool\":\"\xff\"}").unwrap_err().code, Code::BadJson);
+    }
+
+    #[test]
+    fn unknown_members_are_for_later_versions() {
+        assert!(call(r#"{"tool":"a","of_the_future":[{"x":1}]}"#).is_ok());
+    }
+
+    #[test]
+    fn environment_comes_as_a_list_or_an_object() {
+        let list = call(r#"{"tool":"a","env":["A=1","B=2"]}"#).unwrap().env;
+        assert_eq!(call(r#"{"tool":"a","env":{"A":"1","B":"2"}}"#).unwrap().env, list);
+    }
+
+    proptest! {
+        /// Wherever a request is cut into messages, the same request comes out.
+        #[test]
+        fn a_cut_request_is_whole_again(args in proptest::collection::vec("[a-z]{0,6}", 1..5), cut in 0usize..40) {
+            let (mut request, mut how) = (Request::default(), More::No);
+            let mut messages: Vec<(Vec<String>, &str)> = vec![(vec![], "")];
+            let mut seen = 0;
+            for arg in &args {
+                let at = cut.saturating_sub(seen).min(arg.len());
+                let here = seen <= cut && cut < seen + arg.len();
+                messages.last_mut().unwrap().0.push(if here { arg[..at].into() } else { arg.clone() });
+                if here {
+                    messages.last_mut().unwrap().1 = r#","more":"string""#;
+                    messages.push((vec![arg[at..].into()], ""));
+                }
+                seen += arg.len();
+            }
+            for (n, (list, tail)) in messages.iter().enumerate() {
+                let json = format!("{{\"args\":{}{}}}", serde_json::to_string(list).unwrap(), tail);
+                how = if n == 0 {
+                    match Incoming::parse(json.as_bytes()).unwrap() {
+                        Incoming::Call(first, more) => { request = first; more }
+                        other => panic!("{other:?}"),
+                    }
+                } else {
+                    request.join(json.as_bytes(), how).unwrap()
+                };
+            }
+            prop_assert_eq!(how, More::No);
+            let got: Vec<_> = request.args.iter().map(|a| String::from_utf8(a.as_bytes().to_vec()).unwrap()).collect();
+            prop_assert_eq!(got, args);
+        }
+
+        #[test]
+        fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            drop(Incoming::parse(&bytes));
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Every limit of the wire, each with its reason.
+
+/// Bytes of a frame's length prefix (big-endian).
+pub const PREFIX: usize = 4;
+
+/// The most bytes that one frame's payload may have: the seed's 64 KiB.
+pub const MAX_FRAME: usize = 65_536;
+
+/// How deep JSON may nest. A call needs three levels; 64 leaves room and keeps
+/// every parser's stack flat.
+pub const MAX_DEPTH: usize = 64;
+
+/// The most bytes of one argument or `NAME=value`, without its NUL: Linux's
+/// MAX_ARG_STRLEN is 32 pages, its NUL included.
+pub const MAX_STRING: usize = 131_071;
+
+/// The most bytes of a command line and its environment together, counted as
+/// the kernel counts (each string, its NUL, its pointer): a quarter of the
+/// default 8 MiB stack.
+pub const MAX_COMMAND: usize = 2_097_152;
+
+/// The most bytes of a directory's name: Linux's PATH_MAX, its NUL included.
+pub const MAX_CWD: usize = 4_095;
+
+/// The most bytes of a tool's name.
+pub const MAX_TOOL: usize = 64;
+
+/// The most descriptors that one request may pass: Linux's SCM_MAX_FD.
+pub const MAX_FDS: usize = 253;
+
+/// The most bytes of an `id` written as a string.
+pub const MAX_ID: usize = 128;

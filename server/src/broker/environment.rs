@@ -1,0 +1,107 @@
+//! The environment of a tool, built from nothing.
+//!
+//! In this order, a later one replacing an earlier one of the same name: the
+//! fixed PATH and the tool's HOME; what the definition takes from the server;
+//! what it takes from the caller; what it sets; the four TOOL_* variables of a
+//! wrapper.
+//!
+//! Must not: let a name through that nobody listed.
+
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+
+use serde_json::Value;
+use tool_protocol::Text;
+
+use crate::registry::{Pattern, Tool};
+
+/// What environments are made from.
+#[derive(Debug)]
+pub(crate) struct Environment {
+    /// The setting env.path.
+    pub(crate) path: String,
+    /// The server's own environment, as it was at the start.
+    pub(crate) own: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// What differs from call to call.
+#[derive(Debug)]
+pub(crate) struct Of<'a> {
+    /// The definition.
+    pub(crate) tool: &'a Tool,
+    /// HOME.
+    pub(crate) home: &'a [u8],
+    /// What the caller offers, `NAME=value`.
+    pub(crate) offered: &'a [Text],
+    /// The directory's name, for a wrapper.
+    pub(crate) cwd: &'a [u8],
+    /// The arguments, for a wrapper.
+    pub(crate) args: &'a [Text],
+}
+
+impl Environment {
+    /// `NAME=value` strings, in the order in which the names came up first.
+    pub(crate) fn build(&self, of: &Of<'_>) -> Vec<CString> {
+        let mut variables = Variables::default();
+        variables.set(b"PATH", self.path.as_bytes());
+        variables.set(b"HOME", of.home);
+        for (name, value) in &self.own {
+            if matches(&of.tool.env.inherit, name) {
+                variables.set(name, value);
+            }
+        }
+        for line in of.offered {
+            let line = line.as_bytes();
+            let Some(split) = line.iter().position(|byte| *byte == b'=') else { continue };
+            let (name, value) = line.split_at(split);
+            if !name.is_empty() && matches(&of.tool.env.forward, name) {
+                variables.set(name, value.get(1..).unwrap_or_default());
+            }
+        }
+        for (name, value) in &of.tool.env.set {
+            variables.set(name.as_bytes(), value.as_bytes());
+        }
+        if of.tool.wrapper.is_some() {
+            variables.set(b"TOOL_NAME", of.tool.name.as_bytes());
+            variables.set(b"TOOL_BINARY", of.tool.binary.as_os_str().as_encoded_bytes());
+            variables.set(b"TOOL_CWD", of.cwd);
+            variables.set(b"TOOL_ARGS", &arguments_as_json(of.args));
+        }
+        variables.finish()
+    }
+}
+
+fn matches(patterns: &[Pattern], name: &[u8]) -> bool {
+    patterns.iter().any(|pattern| pattern.matches(OsStr::from_bytes(name)))
+}
+
+/// The arguments as the original gave them: a JSON array; one that is not UTF-8
+/// as on the wire.
+fn arguments_as_json(args: &[Text]) -> Vec<u8> {
+    let values: Vec<Value> =
+        args.iter().map(|text| serde_json::to_value(text).unwrap_or(Value::Null)).collect();
+    serde_json::to_vec(&values).unwrap_or_default()
+}
+
+#[derive(Default)]
+struct Variables(Vec<(Vec<u8>, Vec<u8>)>);
+
+impl Variables {
+    fn set(&mut self, name: &[u8], value: &[u8]) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, old)) => *old = value.to_vec(),
+            None => self.0.push((name.to_vec(), value.to_vec())),
+        }
+    }
+
+    fn finish(self) -> Vec<CString> {
+        let join = |(mut name, value): (Vec<u8>, Vec<u8>)| {
+            name.push(b'=');
+            name.extend_from_slice(&value);
+            // No NUL can be here: Text, the own environment and definitions
+            // have none.
+            CString::new(name).ok()
+        };
+        self.0.into_iter().filter_map(join).collect()
+    }
+}

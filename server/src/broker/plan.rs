@@ -1,0 +1,85 @@
+//! From a request, a definition and a directory to the one plan that is decided
+//! on and run.
+//!
+//! Owns: which program runs with which arguments. Must not: run it.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use tool_protocol::{Code, Refusal, Request, Text, limits};
+
+use super::environment::{Environment, Of};
+use super::workspace::Entered;
+use crate::exec::Plan;
+use crate::registry::Tool;
+
+/// The umask of a caller that does not tell its own.
+const UMASK: u32 = 0o022;
+
+/// Builds the plan of a call.
+pub(crate) fn build(
+    environment: &Environment,
+    tool: &Tool,
+    home: &Path,
+    request: &Request,
+    entered: Entered,
+    call: u32,
+) -> Result<Plan, Refusal> {
+    let (program, mut arguments) = program(tool)?;
+    arguments.extend(request.args.iter().filter_map(text));
+    let of = Of {
+        tool,
+        home: home.as_os_str().as_bytes(),
+        offered: &request.env,
+        cwd: &entered.path,
+        args: &request.args,
+    };
+    let environment = environment.build(&of);
+    let longest = arguments.iter().chain(&environment).map(|string| string.as_bytes().len()).max();
+    if longest.is_some_and(|length| length > limits::MAX_STRING) {
+        let message = format!("one argument or variable is longer than {} bytes", limits::MAX_STRING);
+        return Err(Refusal::new(Code::RequestTooLarge, message));
+    }
+    Ok(Plan {
+        program,
+        arguments,
+        environment,
+        directory: entered.directory,
+        umask: request.umask.unwrap_or(UMASK),
+        timeout: tool.timeout,
+        call,
+    })
+}
+
+/// The file to execute and the beginning of argv: the tool's name before its
+/// binary's arguments, as a shell gives it; an interpreter and its wrapper as
+/// the original did.
+pub(crate) fn program(tool: &Tool) -> Result<(CString, Vec<CString>), Refusal> {
+    let Some(wrapper) = &tool.wrapper else {
+        return Ok((path(&tool.binary)?, vec![string(tool.name.as_bytes())?]));
+    };
+    let Some((program, script)) = wrapper.command() else {
+        let missing = wrapper.missing().unwrap_or_default();
+        let message = format!("{missing}: install it beside the server");
+        return Err(Refusal::new(Code::NotInstalled, message));
+    };
+    let program = path(&program)?;
+    let mut arguments = vec![program.clone()];
+    for argument in script {
+        arguments.push(string(argument.as_bytes())?);
+    }
+    Ok((program, arguments))
+}
+
+fn text(text: &Text) -> Option<CString> {
+    CString::new(text.as_bytes()).ok()
+}
+
+fn path(path: &Path) -> Result<CString, Refusal> {
+    string(path.as_os_str().as_bytes())
+}
+
+fn string(bytes: &[u8]) -> Result<CString, Refusal> {
+    CString::new(bytes).map_err(|_nul| Refusal::new(Code::BadDefinition, "a path holds a NUL"))
+}

@@ -1,0 +1,160 @@
+//! setup.sh: once for each tool, when it is loaded.
+//!
+//! A setup runs as the tool does: its HOME, its environment, the tool's folder
+//! as the directory. Its output goes to the log. A call of the tool waits until
+//! its setup has ended; a failure is shown by `status` and stops nothing.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, info, info_span, warn};
+
+use super::environment::Of;
+use super::{Broker, Homes};
+use crate::exec::{Hear, Io, Outcome, Plan, Report};
+use crate::os::process::Exit;
+use crate::os::root::Root;
+use crate::policy::{self, Decision};
+use crate::registry::Tool;
+
+/// How far a tool's setup is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Under way.
+    Running,
+    /// Ended with status 0.
+    Done,
+    /// What went wrong.
+    Failed(String),
+}
+
+/// The setups of all tools.
+#[derive(Debug)]
+pub(crate) struct Setups {
+    timeout: Duration,
+    states: Mutex<BTreeMap<String, watch::Receiver<State>>>,
+}
+
+impl Setups {
+    /// Each may take so long.
+    pub(crate) fn new(timeout: Duration) -> Setups {
+        Setups { timeout, states: Mutex::default() }
+    }
+
+    /// Starts the setups of tools that have one. Returns at once.
+    pub(crate) fn start(&self, broker: &Broker, tools: &[Arc<Tool>]) {
+        for tool in tools.iter().filter(|tool| tool.setup.is_some()) {
+            let (sender, receiver) = watch::channel(State::Running);
+            let name = tool.name.clone();
+            self.states.lock().unwrap_or_else(PoisonError::into_inner).insert(name, receiver);
+            let Some(broker) = broker.facts.this.upgrade() else { continue };
+            let tool = Arc::clone(tool);
+            let span = info_span!("setup", tool = %tool.name);
+            let work = async move {
+                let state = match run(&broker, &tool, broker.setups.timeout).await {
+                    Ok(()) => State::Done,
+                    Err(why) => {
+                        warn!("setup.sh failed: {why}");
+                        State::Failed(why)
+                    }
+                };
+                drop(sender.send(state));
+            };
+            tokio::spawn(work.instrument(span));
+        }
+    }
+
+    /// Waits until the setup of that tool is not under way.
+    pub(crate) async fn finished(&self, tool: &str) {
+        let state = self.states.lock().unwrap_or_else(PoisonError::into_inner).get(tool).cloned();
+        if let Some(mut state) = state {
+            // An error means that the task is gone: then it is not under way.
+            drop(state.wait_for(|state| *state != State::Running).await);
+        }
+    }
+
+    /// All of them, for `status`.
+    pub(crate) fn states(&self) -> BTreeMap<String, State> {
+        let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        states.iter().map(|(name, state)| (name.clone(), state.borrow().clone())).collect()
+    }
+}
+
+/// Runs the setups of these tools one after another, telling each; for
+/// `tool-server setup`. Says whether all went well.
+pub(crate) async fn run_in_foreground(
+    broker: &Broker,
+    tools: &[Arc<Tool>],
+    mut tell: impl FnMut(&str, Result<(), &str>),
+) -> bool {
+    let mut well = true;
+    for tool in tools.iter().filter(|tool| tool.setup.is_some()) {
+        let result = run(broker, tool, broker.setups.timeout).await;
+        well &= result.is_ok();
+        tell(&tool.name, result.as_ref().map(|()| ()).map_err(String::as_str));
+    }
+    well
+}
+
+async fn run(broker: &Broker, tool: &Tool, timeout: Duration) -> Result<(), String> {
+    let plan = plan(broker, tool, timeout)?;
+    let approved = policy::decide(Decision::Allow, plan).map_err(|_| "refused".to_owned())?;
+    let (_signals, signals) = mpsc::channel(1);
+    let hear = Hear { signals, gone: CancellationToken::new(), stop: broker.stop.clone() };
+    let report = broker.executor.run(&approved, Io::Captured, hear).await;
+    let Report { outcome, stdout, stderr, .. } = report.map_err(|error| error.to_string())?;
+    for line in stdout.split(|byte| *byte == b'\n').chain(stderr.split(|byte| *byte == b'\n')) {
+        if !line.is_empty() {
+            info!("setup.sh: {}", line.escape_ascii());
+        }
+    }
+    match outcome {
+        Outcome::Exited(Exit::Code(0)) => Ok(()),
+        Outcome::Exited(Exit::Code(code)) => Err(format!("exit status {code}")),
+        Outcome::Exited(Exit::Signal(number)) => Err(format!("ended by signal {number}")),
+        Outcome::TimedOut => Err(format!("took longer than {} s", timeout.as_secs())),
+        Outcome::OutputTooLarge(_) => Err("wrote more than 64 KiB".to_owned()),
+        Outcome::CallerGone | Outcome::Interrupted => Err("the server stopped".to_owned()),
+    }
+}
+
+fn plan(broker: &Broker, tool: &Tool, timeout: Duration) -> Result<Plan, String> {
+    let script = tool.setup.as_deref().ok_or("no setup.sh")?;
+    let home = ensure(&broker.homes, tool)?;
+    let folder = script.parent().unwrap_or(Path::new("/"));
+    let root = Root::open(folder).map_err(|errno| cannot("open", folder, errno))?;
+    let directory =
+        root.directory("".as_ref()).map_err(|errno| cannot("enter", folder, errno))?;
+    let of = Of { tool, home: home.as_os_str().as_bytes(), offered: &[], cwd: b"", args: &[] };
+    let mut environment = broker.environment.build(&of);
+    let roots: Vec<&[u8]> =
+        broker.workspace.paths().map(|path| path.as_os_str().as_bytes()).collect();
+    let mut workspace = b"WORKSPACE=".to_vec();
+    workspace.extend(roots.join(&b':'));
+    environment.extend(CString::new(workspace).ok());
+    let string = |bytes: &[u8]| CString::new(bytes).map_err(|error| error.to_string());
+    Ok(Plan {
+        program: c"/bin/bash".to_owned(),
+        arguments: vec![c"bash".to_owned(), string(script.as_os_str().as_bytes())?],
+        environment,
+        directory,
+        umask: 0o022,
+        timeout,
+        call: broker.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+    })
+}
+
+fn ensure(homes: &Homes, tool: &Tool) -> Result<std::path::PathBuf, String> {
+    homes.ensure(&tool.name).map_err(|refusal| refusal.message)
+}
+
+fn cannot(what: &str, path: &Path, errno: Errno) -> String {
+    format!("cannot {what} {}: {}", path.display(), errno.desc())
+}

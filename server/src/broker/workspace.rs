@@ -1,0 +1,166 @@
+//! From the directory that a caller names to one that is open.
+//!
+//! Owns: the workspace roots and the map from the caller's paths to ours. A
+//! directory is resolved by the kernel beneath a root and handed on as a
+//! descriptor; its name is used for nothing afterwards but to be shown.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use tool_protocol::{Code, Refusal, limits};
+
+use crate::os::root::Root;
+
+/// The roots, the longest first, and the caller's names for them.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    roots: Vec<Root>,
+    map: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// A directory that was entered.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    /// To run in.
+    pub(crate) directory: OwnedFd,
+    /// Its name on this side, for TOOL_CWD.
+    pub(crate) path: Vec<u8>,
+}
+
+/// A root that cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open the workspace root {path}: {errno}; create it, or set WORKSPACE", path = path.display())]
+pub(crate) struct RootError {
+    path: PathBuf,
+    errno: Errno,
+}
+
+impl Workspace {
+    /// Opens the roots. `map` is pairs of the caller's path and ours.
+    pub(crate) fn open(
+        roots: &[PathBuf],
+        map: impl IntoIterator<Item = (PathBuf, PathBuf)>,
+    ) -> Result<Workspace, RootError> {
+        let mut opened = Vec::new();
+        for path in roots {
+            let root = Root::open(path).map_err(|errno| RootError { path: path.clone(), errno })?;
+            opened.push(root);
+        }
+        opened.sort_by_key(|root| std::cmp::Reverse(root.path().as_os_str().len()));
+        let bytes = |path: PathBuf| trim(path.as_os_str().as_bytes()).to_vec();
+        let mut map: Vec<_> = map.into_iter().map(|(from, to)| (bytes(from), bytes(to))).collect();
+        map.sort_by_key(|(from, _)| std::cmp::Reverse(from.len()));
+        Ok(Workspace { roots: opened, map })
+    }
+
+    /// Opens the directory that the caller means. The name only chooses the
+    /// root; whether the directory lies beneath it is the kernel's word.
+    pub(crate) fn enter(&self, cwd: &[u8]) -> Result<Entered, Refusal> {
+        if cwd.first() != Some(&b'/') {
+            return Err(refuse(Code::BadRequest, cwd, "is not an absolute path"));
+        }
+        if cwd.len() > limits::MAX_CWD {
+            return Err(refuse(Code::RequestTooLarge, b"", "the directory's name is too long"));
+        }
+        let path = self.translate(cwd);
+        let outside = || refuse(Code::CwdOutside, cwd, "is not beneath a workspace root");
+        let (root, rest) = self
+            .roots
+            .iter()
+            .find_map(|root| {
+                let rest = beneath(&path, trim(root.path().as_os_str().as_bytes()))?;
+                Some((root, rest))
+            })
+            .ok_or_else(outside)?;
+        match root.directory(OsStr::from_bytes(rest)) {
+            Ok(directory) => Ok(Entered { directory, path }),
+            Err(Errno::EXDEV | Errno::ELOOP) => Err(outside()),
+            Err(Errno::ENOENT) => Err(refuse(Code::CwdNotFound, cwd, "does not exist")),
+            Err(Errno::ENOTDIR) => Err(refuse(Code::CwdNotFound, cwd, "is not a directory")),
+            Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) => {
+                Err(refuse(Code::SpawnFailed, cwd, errno.desc()))
+            }
+            Err(errno) => Err(refuse(Code::CwdNotFound, cwd, errno.desc())),
+        }
+    }
+
+    /// The roots' names.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &std::path::Path> {
+        self.roots.iter().map(Root::path)
+    }
+
+    fn translate(&self, cwd: &[u8]) -> Vec<u8> {
+        for (from, to) in &self.map {
+            if let Some(rest) = beneath(cwd, from) {
+                let mut path = to.clone();
+                if !rest.is_empty() {
+                    path.push(b'/');
+                    path.extend_from_slice(rest);
+                }
+                return path;
+            }
+        }
+        cwd.to_vec()
+    }
+}
+
+/// What follows `prefix` in `path`, by whole components: `/work` is no prefix
+/// of `/work-evil`.
+fn beneath<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let rest = path.strip_prefix(prefix)?;
+    match rest.first() {
+        None => Some(rest),
+        Some(b'/') => {
+            let start = rest.iter().position(|byte| *byte != b'/').unwrap_or(rest.len());
+            rest.get(start..)
+        }
+        Some(_) => None,
+    }
+}
+
+/// Without slashes at the end; the root directory becomes empty.
+fn trim(mut path: &[u8]) -> &[u8] {
+    while let Some(shorter) = path.strip_suffix(b"/") {
+        path = shorter;
+    }
+    path
+}
+
+fn refuse(code: Code, cwd: &[u8], what: &str) -> Refusal {
+    Refusal::new(code, format!("the directory {} {what}", cwd.escape_ascii()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sibling_with_the_same_beginning_is_outside() {
+        assert_eq!(beneath(b"/work/a/b", b"/work"), Some(&b"a/b"[..]));
+        assert_eq!(beneath(b"/work", b"/work"), Some(&b""[..]));
+        assert_eq!(beneath(b"/work//a", b"/work"), Some(&b"a"[..]));
+        assert_eq!(beneath(b"/work-evil", b"/work"), None);
+        assert_eq!(beneath(b"/anything", b""), Some(&b"anything"[..]));
+    }
+
+    #[test]
+    fn callers_paths_are_mapped_and_missing_ones_told_apart_from_outside() {
+        let base = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(base.path().join("ws/src")).unwrap();
+        std::fs::write(base.path().join("ws/file"), "").unwrap();
+        let root = base.path().join("ws");
+        let map = [(PathBuf::from("/home/me/project"), root.clone())];
+        let workspace = Workspace::open(&[root], map).unwrap();
+        let code = |cwd: &str| workspace.enter(cwd.as_bytes()).map(|_| ()).map_err(|r| r.code);
+        assert_eq!(code("/home/me/project/src"), Ok(()));
+        assert_eq!(code("/home/me/project"), Ok(()));
+        assert_eq!(code("/home/me/project2"), Err(Code::CwdOutside));
+        assert_eq!(code("/home/me/project/none"), Err(Code::CwdNotFound));
+        assert_eq!(code("/home/me/project/file"), Err(Code::CwdNotFound));
+        assert_eq!(code("/home/me/project/../../etc"), Err(Code::CwdOutside));
+        assert_eq!(code("src"), Err(Code::BadRequest));
+    }
+}

@@ -1,0 +1,152 @@
+//! The command line of tool-server: verbs, and how each ends.
+//!
+//! Owns: arguments, what is printed, exit status. 0 done, 1 not well, 2 wrong
+//! use. Errors are one line on stderr that says what to do.
+
+mod ask;
+mod check;
+mod explain;
+mod link;
+mod setup;
+
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::config::{self, Config};
+
+/// Parses the command line and does what it says.
+pub(crate) fn run() -> ExitCode {
+    let matches = match command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => {
+            // clap's own text: help and version to stdout, the rest to stderr.
+            drop(error.print());
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let Some((verb, arguments)) = matches.subcommand() else { return ExitCode::from(2) };
+    if verb == "version" {
+        say(&format!("tool-server {}", env!("CARGO_PKG_VERSION")));
+        return ExitCode::SUCCESS;
+    }
+    let config = match config::load(arguments, &|name| std::env::var_os(name)) {
+        Ok(config) => config,
+        Err(error) => return fail(&error),
+    };
+    match verb {
+        "serve" => match crate::app::serve(&config) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error),
+        },
+        "config" => {
+            say(config.render().trim_end());
+            ExitCode::SUCCESS
+        }
+        "check" => check::run(&config),
+        "explain" => explain::run(&config, &rest(arguments)),
+        "setup" => setup::run(&config, &rest(arguments)),
+        "link" => link::run(&config, arguments),
+        "tools" | "status" | "health" | "reload" => {
+            ask::run(&config, verb, arguments.get_flag("json"))
+        }
+        _ => ExitCode::from(2),
+    }
+}
+
+fn rest(arguments: &ArgMatches) -> Vec<std::ffi::OsString> {
+    arguments.get_many("rest").map(|values| values.cloned().collect()).unwrap_or_default()
+}
+
+fn command() -> Command {
+    let json = || {
+        Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON instead of text")
+    };
+    let ask = |name: &'static str, about: &'static str| Command::new(name).about(about).arg(json());
+    Command::new("tool-server")
+        .about("Runs tools for agents that hold no credentials: decides, runs, hands back")
+        .long_about(
+            "Runs tools for agents that hold no credentials.\n\n\
+             In an agent's container git, gh, npm are symlinks to tool-client, which forwards each \
+             call over a Unix socket. This server holds the tools, decides by each one's own \
+             definition in tools.d, runs the call in the shared workspace, and hands back output \
+             and exit status.\n\n\
+             Every setting below is also an environment variable and a member of the file that \
+             --config names; `tool-server config` prints the values in force and where each comes \
+             from.",
+        )
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_version_flag(true)
+        .args(config::arguments())
+        .subcommand(Command::new("serve").about("Listen and run calls until SIGTERM"))
+        .subcommand(Command::new("check").about(
+            "Validate tools.d; exit 1 on any error. Needs no running server",
+        ))
+        .subcommand(
+            Command::new("explain")
+                .about("Say what a call would be: decision, program, environment. Runs nothing")
+                .arg(
+                    Arg::new("rest")
+                        .value_names(["TOOL", "ARGS"])
+                        .help("The tool and its arguments")
+                        .required(true)
+                        .num_args(1..)
+                        .trailing_var_arg(true)
+                        .allow_hyphen_values(true)
+                        .value_parser(clap::value_parser!(std::ffi::OsString)),
+                ),
+        )
+        .subcommand(ask("tools", "List the tools that the running server serves"))
+        .subcommand(ask("status", "Show the running server: calls, tools, problems, what is active"))
+        .subcommand(ask("health", "Exit 0 if a server answers on the socket"))
+        .subcommand(ask("reload", "Make the running server look at tools.d now (as SIGHUP does)"))
+        .subcommand(
+            Command::new("setup")
+                .about("Run the setup.sh of all tools, or of those named, and wait for them")
+                .arg(
+                    Arg::new("rest")
+                        .value_name("TOOL")
+                        .help("Only these tools")
+                        .num_args(0..)
+                        .value_parser(clap::value_parser!(std::ffi::OsString)),
+                ),
+        )
+        .subcommand(
+            Command::new("link")
+                .about("Make a symlink to tool-client for each tool, and remove those of tools that are gone")
+                .arg(
+                    Arg::new("directory")
+                        .value_name("DIR")
+                        .help("Where; put it on the agent's PATH")
+                        .required(true)
+                        .value_parser(clap::value_parser!(std::path::PathBuf)),
+                ),
+        )
+        .subcommand(Command::new("config").about("Print every setting, its value and its origin"))
+        .subcommand(Command::new("version").about("Print the version"))
+}
+
+/// One line on stderr, exit 1.
+fn fail(error: &dyn std::fmt::Display) -> ExitCode {
+    complain(&error.to_string());
+    ExitCode::from(1)
+}
+
+/// Prints to stdout; a reader that went away is the end of it.
+#[allow(clippy::print_stdout, reason = "the one place that prints")]
+fn say(text: &str) {
+    use std::io::Write;
+    drop(writeln!(std::io::stdout().lock(), "{text}"));
+}
+
+/// Prints one line to stderr.
+fn complain(text: &str) {
+    use std::io::Write;
+    drop(writeln!(std::io::stderr().lock(), "tool-server: {text}"));
+}
+
+/// What verbs that look at tools.d themselves work on.
+fn snapshot(config: &Config) -> std::sync::Arc<crate::registry::Snapshot> {
+    crate::registry::Registry::open(crate::app::registry_options(config)).snapshot()
+}

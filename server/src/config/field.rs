@@ -1,0 +1,256 @@
+//! The kinds of settings.
+//!
+//! Owns: for every kind how a value is read, what is expected of it, and how it
+//! is shown. Must not: know a single setting; `settings` lists them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::given::{Element, Given, Wrong, absolute, quoted};
+use super::listen;
+use super::types::{Cgroup, Config, ListenSpec, LogFormat, LogLevel, PathMap, WatchMode};
+
+/// Where a setting lives in the configuration.
+type Place<T> = fn(&mut Config) -> &mut T;
+
+/// A kind, and the place of one setting of that kind.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Field {
+    Text(Place<String>),
+    Group(Place<Option<String>>),
+    Directory(Place<PathBuf>),
+    MaybeDirectory(Place<Option<PathBuf>>),
+    Socket(Place<PathBuf>),
+    Mode(Place<u32>),
+    Listen(Place<Vec<ListenSpec>>),
+    Roots(Place<Vec<PathBuf>>),
+    PathMap(Place<Vec<PathMap>>),
+    Ids(Place<Option<Vec<u32>>>),
+    User(Place<Option<u32>>),
+    Flag(Place<bool>),
+    Patterns(Place<Vec<String>>),
+    Count(Place<usize>),
+    /// Zero is no value.
+    Seconds(Place<Duration>),
+    /// Zero is a value: at once.
+    SecondsOrNone(Place<Duration>),
+    Millis(Place<Duration>),
+    Watch(Place<WatchMode>),
+    Level(Place<LogLevel>),
+    Format(Place<LogFormat>),
+    Cgroup(Place<Cgroup>),
+}
+
+const WATCH: [(&str, WatchMode); 3] =
+    [("auto", WatchMode::Auto), ("inotify", WatchMode::Inotify), ("poll", WatchMode::Poll)];
+const LEVELS: [(&str, LogLevel); 5] = [
+    ("error", LogLevel::Error),
+    ("warn", LogLevel::Warn),
+    ("info", LogLevel::Info),
+    ("debug", LogLevel::Debug),
+    ("trace", LogLevel::Trace),
+];
+const FORMATS: [(&str, LogFormat); 3] =
+    [("auto", LogFormat::Auto), ("text", LogFormat::Text), ("json", LogFormat::Json)];
+
+const PATH: &str = "a path";
+const SECONDS: &str = "seconds, more than 0 and at most 7 days, as 30 or 0.5";
+const SECONDS_OR_NONE: &str = "seconds, at most 7 days, as 2 or 0.5";
+const MILLIS: &str = "milliseconds, 1 to 60000";
+const COUNT: &str = "a whole number, at least 1";
+const PATTERN: &str = "a list of variables' names, with a final * for a prefix";
+const MAPPING: &str = "a list of CLIENT=SERVER, two absolute paths each";
+const MAX_SECONDS: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+impl Field {
+    /// Reads a value and puts it in its place.
+    pub(super) fn apply(self, config: &mut Config, given: &Given<'_>) -> Result<(), Wrong> {
+        let text = || given.text().filter(|text| !text.is_empty());
+        match self {
+            Field::Text(place) => *place(config) = text().ok_or("a text")?.to_owned(),
+            Field::Group(place) => {
+                *place(config) = Some(text().ok_or("the name of a group")?.to_owned());
+            }
+            Field::Directory(place) => *place(config) = text().and_then(absolute).ok_or(PATH)?,
+            Field::MaybeDirectory(place) => {
+                *place(config) = Some(text().and_then(absolute).ok_or(PATH)?);
+            }
+            Field::Socket(place) => {
+                *place(config) = text().and_then(listen::socket).ok_or(listen::SOCKET)?;
+            }
+            Field::Mode(place) => *place(config) = given.mode().ok_or(listen::MODE)?,
+            Field::Listen(place) => *place(config) = listen::parse(given)?,
+            Field::Roots(place) => *place(config) = roots(given)?,
+            Field::PathMap(place) => *place(config) = each(given, &[':'], MAPPING, mapping)?,
+            Field::Ids(place) => {
+                let id = |text: &str| text.parse().ok();
+                let expected = "a list of numbers";
+                *place(config) = Some(each(given, &[',', ':'], expected, id)?);
+            }
+            Field::User(place) => *place(config) = Some(user(given)?),
+            Field::Flag(place) => *place(config) = given.flag().ok_or("true or false")?,
+            Field::Patterns(place) => *place(config) = each(given, &[':'], PATTERN, pattern)?,
+            Field::Count(place) => {
+                let count = given.integer().and_then(|count| usize::try_from(count).ok());
+                *place(config) = count.filter(|count| *count > 0).ok_or(COUNT)?;
+            }
+            Field::Seconds(place) => {
+                let seconds = seconds(given).filter(|seconds| !seconds.is_zero());
+                *place(config) = seconds.ok_or(SECONDS)?;
+            }
+            Field::SecondsOrNone(place) => {
+                *place(config) = seconds(given).ok_or(SECONDS_OR_NONE)?;
+            }
+            Field::Millis(place) => {
+                let millis = given.integer().filter(|millis| (1..=60_000).contains(millis));
+                *place(config) = Duration::from_millis(millis.ok_or(MILLIS)?);
+            }
+            Field::Watch(place) => *place(config) = choice(given, &WATCH)?,
+            Field::Level(place) => *place(config) = choice(given, &LEVELS)?,
+            Field::Format(place) => *place(config) = choice(given, &FORMATS)?,
+            Field::Cgroup(place) => {
+                *place(config) = match text() {
+                    Some("auto") => Cgroup::Auto,
+                    Some("off") => Cgroup::Off,
+                    Some(path) if path.starts_with('/') => Cgroup::Path(path.into()),
+                    _ => return Err("auto, off or an absolute path".into()),
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// The value as TOML writes it; `None`: unset.
+    pub(super) fn show(self, config: &mut Config) -> Option<String> {
+        let path = |path: &Path| quoted(&path.display().to_string());
+        let seconds = |duration: &Duration| duration.as_secs_f64().to_string();
+        Some(match self {
+            Field::Text(place) => quoted(place(config)),
+            Field::Group(place) => quoted(place(config).as_deref()?),
+            Field::Directory(place) | Field::Socket(place) => path(place(config)),
+            Field::MaybeDirectory(place) => path(place(config).as_deref()?),
+            Field::Mode(place) => quoted(&format!("{:04o}", place(config))),
+            Field::Listen(place) => listen::show(place(config)),
+            Field::Roots(place) => list(place(config).iter().map(|root| path(root))),
+            Field::PathMap(place) => {
+                list(place(config).iter().map(|PathMap { client, server }| {
+                    quoted(&format!("{}={}", client.display(), server.display()))
+                }))
+            }
+            Field::Ids(place) => list(place(config).as_ref()?.iter().map(u32::to_string)),
+            Field::User(place) => place(config).as_ref()?.to_string(),
+            Field::Flag(place) => place(config).to_string(),
+            Field::Patterns(place) => list(place(config).iter().map(|pattern| quoted(pattern))),
+            Field::Count(place) => place(config).to_string(),
+            Field::Seconds(place) | Field::SecondsOrNone(place) => seconds(place(config)),
+            Field::Millis(place) => place(config).as_millis().to_string(),
+            Field::Watch(place) => chosen(*place(config), &WATCH)?,
+            Field::Level(place) => chosen(*place(config), &LEVELS)?,
+            Field::Format(place) => chosen(*place(config), &FORMATS)?,
+            Field::Cgroup(place) => match place(config) {
+                Cgroup::Auto => quoted("auto"),
+                Cgroup::Off => quoted("off"),
+                Cgroup::Path(cgroup) => path(cgroup),
+            },
+        })
+    }
+
+    /// What stands for the value in the help.
+    pub(super) fn placeholder(self) -> &'static str {
+        match self {
+            Field::Text(_) | Field::Cgroup(_) => "TEXT",
+            Field::Group(_) => "GROUP",
+            Field::Directory(_) | Field::MaybeDirectory(_) => "DIR",
+            Field::Socket(_) => "PATH",
+            Field::Mode(_) => "OCTAL",
+            Field::Listen(_) => "PATH[,mode=0660][,group=NAME][,tools=git:gh]",
+            Field::Roots(_) => "DIR[:DIR]",
+            Field::PathMap(_) => "CLIENT=SERVER[:CLIENT=SERVER]",
+            Field::Ids(_) => "ID[,ID]",
+            Field::User(_) => "USER",
+            Field::Flag(_) => "true|false",
+            Field::Patterns(_) => "NAME[:NAME]",
+            Field::Count(_) => "COUNT",
+            Field::Seconds(_) | Field::SecondsOrNone(_) => "SECONDS",
+            Field::Millis(_) => "MILLISECONDS",
+            Field::Watch(_) => "auto|inotify|poll",
+            Field::Level(_) => "error|warn|info|debug|trace",
+            Field::Format(_) => "auto|text|json",
+        }
+    }
+
+    /// Whether its flag may be given more than once.
+    pub(super) fn is_list(self) -> bool {
+        matches!(
+            self,
+            Field::Listen(_)
+                | Field::Roots(_)
+                | Field::PathMap(_)
+                | Field::Ids(_)
+                | Field::Patterns(_)
+        )
+    }
+}
+
+fn list(values: impl Iterator<Item = String>) -> String {
+    format!("[{}]", values.collect::<Vec<_>>().join(", "))
+}
+
+fn each<T>(
+    given: &Given<'_>,
+    separators: &[char],
+    expected: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, Wrong> {
+    let elements = given.list(separators).ok_or(expected)?;
+    let one = |(text, at): &Element| parse(text).ok_or_else(|| Wrong::of(expected, text, *at));
+    elements.iter().map(one).collect()
+}
+
+fn roots(given: &Given<'_>) -> Result<Vec<PathBuf>, Wrong> {
+    let expected = "one or more directories";
+    let root = |text: &str| absolute(text).filter(|_| !text.is_empty());
+    // A single root may be written as a plain string in the file as well.
+    let roots = match given.text().filter(|_| matches!(given, Given::Toml(_))) {
+        Some(text) => vec![root(text).ok_or(expected)?],
+        None => each(given, &[':'], expected, root)?,
+    };
+    if roots.is_empty() { Err(expected.into()) } else { Ok(roots) }
+}
+
+fn mapping(text: &str) -> Option<PathMap> {
+    let (client, server) = text.split_once('=')?;
+    let absolute = client.starts_with('/') && server.starts_with('/');
+    absolute.then(|| PathMap { client: client.into(), server: server.into() })
+}
+
+fn pattern(text: &str) -> Option<String> {
+    let name = text.strip_suffix('*').unwrap_or(text);
+    (!text.is_empty() && !name.contains(['=', '*'])).then(|| text.to_owned())
+}
+
+fn user(given: &Given<'_>) -> Result<u32, Wrong> {
+    let number = given.integer().and_then(|number| u32::try_from(number).ok());
+    let by_name = || {
+        let found = nix::unistd::User::from_name(given.text()?).ok()??;
+        Some(found.uid.as_raw())
+    };
+    number.or_else(by_name).ok_or_else(|| "a uid, or the name of a user of this system".into())
+}
+
+fn seconds(given: &Given<'_>) -> Option<Duration> {
+    let duration = Duration::try_from_secs_f64(given.decimal()?).ok()?;
+    Some(duration).filter(|duration| *duration <= MAX_SECONDS)
+}
+
+fn choice<T: Copy>(given: &Given<'_>, choices: &[(&str, T)]) -> Result<T, Wrong> {
+    let found = choices.iter().find(|(name, _)| given.text() == Some(name));
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        Wrong::from(format!("one of {}", names.join(", ")).as_str())
+    })
+}
+
+fn chosen<T: Copy + PartialEq>(value: T, choices: &[(&str, T)]) -> Option<String> {
+    choices.iter().find(|(_, known)| *known == value).map(|(name, _)| quoted(name))
+}

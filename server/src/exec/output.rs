@@ -1,0 +1,169 @@
+//! Bytes between a tool's pipes and whoever wants them.
+//!
+//! A pump ends when it is told that the process has ended, not when its pipe
+//! closes: a daemon may hold the pipe for years. What lies in the pipe at that
+//! moment was written before, and is still taken.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tool_protocol::frame::Kind;
+
+use crate::os::descriptors::readable_now;
+
+/// A piece of output on its way to the caller; empty is the end of that stream.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunk {
+    /// Which stream.
+    pub(crate) kind: Kind,
+    /// At most [`PIECE`] bytes.
+    pub(crate) bytes: Bytes,
+}
+
+/// How much one read takes: less than a frame, half a pipe.
+pub(crate) const PIECE: usize = 32 * 1024;
+
+/// Collects output up to a limit that all streams of a call share.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    seen: AtomicUsize,
+    limit: usize,
+    overflow: std::sync::Mutex<Option<oneshot::Sender<usize>>>,
+}
+
+impl Capture {
+    /// A capture of at most `limit` bytes, and what tells that there were more.
+    pub(crate) fn new(limit: usize) -> (Capture, oneshot::Receiver<usize>) {
+        let (sender, receiver) = oneshot::channel();
+        let overflow = std::sync::Mutex::new(Some(sender));
+        (Capture { seen: AtomicUsize::new(0), limit, overflow }, receiver)
+    }
+
+    fn count(&self, bytes: usize) -> bool {
+        let seen = self.seen.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if seen <= self.limit {
+            return true;
+        }
+        if let Ok(mut overflow) = self.overflow.lock()
+            && let Some(sender) = overflow.take()
+        {
+            drop(sender.send(seen));
+        }
+        false
+    }
+
+    /// Reads one stream until `finish` or its end. Beyond the limit bytes are
+    /// counted and dropped: memory stays bounded while the tool is stopped.
+    pub(crate) async fn collect(&self, pipe: OwnedFd, finish: &CancellationToken) -> Vec<u8> {
+        let mut kept = Vec::new();
+        let Some(mut pieces) = Pieces::new(pipe, finish) else { return kept };
+        while let Some(piece) = pieces.next().await {
+            if self.count(piece.len()) {
+                kept.extend_from_slice(&piece);
+            }
+        }
+        kept
+    }
+}
+
+/// Sends one stream to the caller, piece by piece, and its end.
+pub(crate) async fn stream(
+    pipe: OwnedFd,
+    kind: Kind,
+    to: mpsc::Sender<Chunk>,
+    finish: &CancellationToken,
+) {
+    if let Some(mut pieces) = Pieces::new(pipe, finish) {
+        while let Some(bytes) = pieces.next().await {
+            // A caller that is gone takes nothing any more: the pipe is read on,
+            // so that the tool is not held before it is ended.
+            drop(to.send(Chunk { kind, bytes }).await);
+        }
+    }
+    drop(to.send(Chunk { kind, bytes: Bytes::new() }).await);
+}
+
+/// Reads a pipe piece by piece.
+struct Pieces<'a> {
+    pipe: pipe::Receiver,
+    buffer: BytesMut,
+    finish: &'a CancellationToken,
+    /// What is still to be read, once the process has ended.
+    left: Option<usize>,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(pipe: OwnedFd, finish: &'a CancellationToken) -> Option<Pieces<'a>> {
+        let pipe = pipe::Receiver::from_owned_fd(pipe).ok()?;
+        Some(Pieces { pipe, buffer: BytesMut::new(), finish, left: None })
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if self.left.is_none() && self.finish.is_cancelled() {
+                self.left = Some(readable_now(self.pipe.as_fd()));
+            }
+            let room = self.left.unwrap_or(PIECE).min(PIECE);
+            if room == 0 {
+                return None;
+            }
+            self.buffer.reserve(room);
+            let mut limited = (&mut self.pipe).take(room as u64);
+            let read = tokio::select! {
+                biased;
+                read = limited.read_buf(&mut self.buffer) => read,
+                () = self.finish.cancelled(), if self.left.is_none() => continue,
+            };
+            return match read {
+                Ok(0) | Err(_) => None,
+                Ok(bytes) => {
+                    self.left = self.left.map(|left| left.saturating_sub(bytes));
+                    Some(self.buffer.split().freeze())
+                }
+            };
+        }
+    }
+}
+
+/// Writes the caller's input to the tool until an empty chunk, or until either
+/// end is gone. Then the rest of the input is thrown away.
+pub(crate) async fn feed(
+    pipe: OwnedFd,
+    mut input: mpsc::Receiver<Bytes>,
+    finish: &CancellationToken,
+) {
+    let Ok(mut pipe) = pipe::Sender::from_owned_fd(pipe) else { return };
+    loop {
+        let chunk = tokio::select! {
+            biased;
+            () = finish.cancelled() => return,
+            chunk = input.recv() => chunk,
+        };
+        match chunk {
+            Some(bytes) if !bytes.is_empty() => {
+                let written = tokio::select! {
+                    biased;
+                    () = finish.cancelled() => return,
+                    written = pipe.write_all(&bytes) => written,
+                };
+                if written.is_err() {
+                    break;
+                }
+            }
+            _ => break,
+        }
+    }
+    drop(pipe);
+    loop {
+        tokio::select! {
+            biased;
+            () = finish.cancelled() => return,
+            chunk = input.recv() => if chunk.is_none() { return },
+        }
+    }
+}

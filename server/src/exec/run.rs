@@ -1,0 +1,269 @@
+//! One call from an approved plan to its report.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use nix::errno::Errno;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tool_protocol::frame::Kind;
+use tool_protocol::limits;
+
+use super::output::{self, Capture, Chunk};
+use super::plan::Plan;
+use super::reaper::{Reaper, Started};
+pub(crate) use super::supervise::Hear;
+use super::supervise::{Outcome, supervise};
+use super::tree::{Target, Trees};
+use crate::os::cgroup::{Group, Tree};
+use crate::os::descriptors::{self, Here};
+use crate::os::spawn::{Image, Step};
+use crate::policy::Approved;
+
+/// How input and output of a call travel.
+#[derive(Debug)]
+pub(crate) enum Io {
+    /// The caller's descriptors; `/dev/null` where there is none.
+    Passed([Option<OwnedFd>; 3]),
+    /// Empty input, all output in the report.
+    Captured,
+    /// Chunks both ways.
+    Streamed {
+        /// From the caller; an empty one is the end.
+        input: mpsc::Receiver<Bytes>,
+        /// To the caller.
+        output: mpsc::Sender<Chunk>,
+    },
+}
+
+/// How a call ended, and its captured output.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// What ended it.
+    pub(crate) outcome: Outcome,
+    /// Captured only.
+    pub(crate) stdout: Vec<u8>,
+    /// Captured only.
+    pub(crate) stderr: Vec<u8>,
+    /// Processes of the call that could not be killed.
+    pub(crate) unkillable: usize,
+}
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// No process, no descriptor, no memory.
+    #[error("cannot start a process: {0}")]
+    Resources(#[source] Errno),
+    /// The directory was there and could not be entered.
+    #[error("cannot enter the directory: {0}")]
+    Directory(#[source] Errno),
+    /// The program could not be executed.
+    #[error("cannot execute: {0}")]
+    Exec(#[source] Errno),
+}
+
+/// What every call shares.
+#[derive(Debug)]
+pub(crate) struct Executor {
+    reaper: Reaper,
+    trees: Trees,
+    cgroups: Option<Mutex<Tree>>,
+    null: OwnedFd,
+    files: Option<(u64, u64)>,
+    grace: Duration,
+}
+
+impl Executor {
+    /// `files` is RLIMIT_NOFILE for tools where it is not the server's own.
+    pub(crate) fn new(
+        trees: Trees,
+        cgroups: Option<Tree>,
+        files: Option<(u64, u64)>,
+        grace: Duration,
+    ) -> Result<Executor, Errno> {
+        Ok(Executor {
+            reaper: Reaper::new()?,
+            trees,
+            cgroups: cgroups.map(Mutex::new),
+            null: descriptors::null()?,
+            files,
+            grace,
+        })
+    }
+
+    /// The one that reaps.
+    pub(crate) fn reaper(&self) -> &Reaper {
+        &self.reaper
+    }
+
+    /// The processes of calls.
+    pub(crate) fn trees(&self) -> &Trees {
+        &self.trees
+    }
+
+    /// Whether calls have cgroups.
+    pub(crate) fn has_cgroups(&self) -> bool {
+        self.cgroups.is_some()
+    }
+
+    /// Runs the plan to its end. When this returns, the tool's process has
+    /// ended; where something else than the process ended the call, so has
+    /// every process of it.
+    pub(crate) async fn run(
+        &self,
+        plan: &Approved<Plan>,
+        io: Io,
+        mut hear: Hear,
+    ) -> Result<Report, RunError> {
+        let group = self.take_group();
+        let plumbing = Plumbing::lay(io, &self.null).map_err(RunError::Resources)?;
+        let started = self.start(plan.get(), &plumbing, group.as_ref());
+        let ours = plumbing.keep_ours();
+        let Started { pid, mut end } = match started {
+            Ok(started) => started,
+            Err(error) => {
+                self.give_back(group);
+                return Err(error);
+            }
+        };
+        tracing::debug!(%pid, "started");
+        let finish = CancellationToken::new();
+        let (capture, overflow) = Capture::new(limits::MAX_FRAME);
+        let watch = async {
+            let timeout = plan.get().timeout;
+            let outcome = supervise(pid, &mut end, &mut hear, timeout, overflow).await;
+            let mut unkillable = 0;
+            if !matches!(outcome, Outcome::Exited(_)) {
+                let target = Target { call: plan.get().call, leader: pid, group: group.as_ref() };
+                unkillable = self.trees.end(target, self.grace).await;
+                self.await_end(&mut end).await;
+            }
+            finish.cancel();
+            (outcome, unkillable)
+        };
+        let ((outcome, unkillable), (stdout, stderr)) =
+            tokio::join!(watch, ours.carry(&capture, &finish));
+        self.give_back(group);
+        Ok(Report { outcome, stdout, stderr, unkillable })
+    }
+
+    fn start(
+        &self,
+        plan: &Plan,
+        plumbing: &Plumbing<'_>,
+        group: Option<&Group>,
+    ) -> Result<Started, RunError> {
+        let image = Image {
+            program: &plan.program,
+            arguments: &plan.arguments,
+            environment: &plan.environment,
+            directory: plan.directory.as_fd(),
+            stdio: plumbing.theirs(),
+            umask: plan.umask,
+            files: self.files,
+            mark: self.trees.marks().map(|marks| marks.mark(plan.call)),
+            cgroup: group.map(Group::as_fd),
+        };
+        self.reaper.start(&image).map_err(|error| match error.step {
+            Step::Clone | Step::Prepare => RunError::Resources(error.errno),
+            Step::Directory => RunError::Directory(error.errno),
+            Step::Exec => match error.errno {
+                errno @ (Errno::ENOMEM | Errno::EAGAIN | Errno::EMFILE | Errno::ENFILE) => {
+                    RunError::Resources(errno)
+                }
+                errno => RunError::Exec(errno),
+            },
+        })
+    }
+
+    /// After its tree was killed the process ends at once, unless the kernel
+    /// cannot kill it (a dead NFS server): then the reaper keeps waiting for it,
+    /// and the call does not.
+    async fn await_end(&self, end: &mut oneshot::Receiver<crate::os::process::Exit>) {
+        drop(tokio::time::timeout(Duration::from_secs(1), end).await);
+    }
+
+    fn take_group(&self) -> Option<Group> {
+        self.cgroups.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn give_back(&self, group: Option<Group>) {
+        if let (Some(cgroups), Some(group)) = (&self.cgroups, group) {
+            cgroups.lock().unwrap_or_else(PoisonError::into_inner).give_back(group);
+        }
+    }
+}
+
+/// The descriptors of a call: the child's ends, and ours.
+struct Plumbing<'a> {
+    null: &'a OwnedFd,
+    theirs: [Option<OwnedFd>; 3],
+    ours: Ours,
+}
+
+/// What stays here once the child runs.
+#[derive(Default)]
+struct Ours {
+    captured: Option<(OwnedFd, OwnedFd)>,
+    streamed: Option<Streamed>,
+}
+
+struct Streamed {
+    stdin: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+    input: mpsc::Receiver<Bytes>,
+    output: mpsc::Sender<Chunk>,
+}
+
+impl<'a> Plumbing<'a> {
+    fn lay(io: Io, null: &'a OwnedFd) -> Result<Plumbing<'a>, Errno> {
+        let (theirs, ours) = match io {
+            Io::Passed(descriptors) => (descriptors, Ours::default()),
+            Io::Captured => {
+                let (out, out_child) = descriptors::pipe(&Here::Read)?;
+                let (err, err_child) = descriptors::pipe(&Here::Read)?;
+                let ours = Ours { captured: Some((out, err)), streamed: None };
+                ([None, Some(out_child), Some(err_child)], ours)
+            }
+            Io::Streamed { input, output } => {
+                let (in_child, stdin) = descriptors::pipe(&Here::Write)?;
+                let (stdout, out_child) = descriptors::pipe(&Here::Read)?;
+                let (stderr, err_child) = descriptors::pipe(&Here::Read)?;
+                let streamed = Streamed { stdin, stdout, stderr, input, output };
+                let ours = Ours { captured: None, streamed: Some(streamed) };
+                ([Some(in_child), Some(out_child), Some(err_child)], ours)
+            }
+        };
+        Ok(Plumbing { null, theirs, ours })
+    }
+
+    fn theirs(&self) -> [BorrowedFd<'_>; 3] {
+        self.theirs.each_ref().map(|one| one.as_ref().unwrap_or(self.null).as_fd())
+    }
+
+    /// Closes the child's ends here: the child has its own copies, and a pipe
+    /// whose writing end is open here would never end.
+    fn keep_ours(self) -> Ours {
+        self.ours
+    }
+}
+
+impl Ours {
+    async fn carry(self, capture: &Capture, finish: &CancellationToken) -> (Vec<u8>, Vec<u8>) {
+        if let Some((stdout, stderr)) = self.captured {
+            return tokio::join!(capture.collect(stdout, finish), capture.collect(stderr, finish));
+        }
+        if let Some(Streamed { stdin, stdout, stderr, input, output }) = self.streamed {
+            tokio::join!(
+                output::feed(stdin, input, finish),
+                output::stream(stdout, Kind::Stdout, output.clone(), finish),
+                output::stream(stderr, Kind::Stderr, output, finish),
+            );
+        }
+        (Vec::new(), Vec::new())
+    }
+}

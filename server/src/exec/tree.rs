@@ -1,0 +1,262 @@
+//! The processes of a call, wherever they went, and their end.
+//!
+//! A process belongs to the call whose mark it carries (os::mark). One that
+//! broke its mark belongs to the call of its nearest marked ancestor; where
+//! there is none left, to nobody, and goes with the next tree that is ended.
+//! Only descendants of the server are looked at: it is their reaper, so nothing
+//! that a call started can leave them.
+//!
+//! Owns: the census of processes, TERM, grace, KILL. Must not: wait for (reap)
+//! a process.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use tokio::sync::Mutex;
+use tokio::time::sleep;
+
+use crate::os::cgroup::Group;
+use crate::os::mark::{Found, Marks};
+use crate::os::process::{self, Handle};
+
+/// Who belongs to which call, at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Census {
+    /// Living processes by call.
+    pub(crate) calls: HashMap<u32, Vec<Pid>>,
+    /// Living processes that broke their mark and have no marked ancestor.
+    pub(crate) nobodys: Vec<Pid>,
+}
+
+/// Counts processes, and ends them.
+#[derive(Debug)]
+pub(crate) struct Trees {
+    marks: Option<Marks>,
+    /// The last census and when it began: many calls that end at once share it.
+    last: Mutex<Option<(Instant, Arc<Census>)>>,
+}
+
+/// Whose processes are to end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'a> {
+    /// The call.
+    pub(crate) call: u32,
+    /// Its first process.
+    pub(crate) leader: Pid,
+    /// Its cgroup, where it has one.
+    pub(crate) group: Option<&'a Group>,
+}
+
+/// How often the killing pass is repeated against something that forks as fast
+/// as it is killed, and the pause between two.
+const KILL_PASSES: u32 = 500;
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Trees {
+    /// With `None` for marks, a call's processes are known by ancestry alone.
+    pub(crate) fn new(marks: Option<Marks>) -> Trees {
+        Trees { marks, last: Mutex::new(None) }
+    }
+
+    /// The marks of calls, where there are any.
+    pub(crate) fn marks(&self) -> Option<Marks> {
+        self.marks
+    }
+
+    /// A census that began after now. Reads /proc beside the server's thread.
+    pub(crate) async fn census(&self) -> Arc<Census> {
+        let wanted = Instant::now();
+        let mut last = self.last.lock().await;
+        if let Some((began, census)) = &*last
+            && *began >= wanted
+        {
+            return Arc::clone(census);
+        }
+        let began = Instant::now();
+        let marks = self.marks;
+        let census = tokio::task::spawn_blocking(move || count(marks)).await.unwrap_or_default();
+        let census = Arc::new(census);
+        *last = Some((began, Arc::clone(&census)));
+        census
+    }
+
+    /// Ends the tree of one call: TERM, the grace, KILL. Returns when none of
+    /// its processes lives, or when they cannot be killed (says how many).
+    pub(crate) async fn end(&self, target: Target<'_>, grace: Duration) -> usize {
+        self.end_where(grace, target.group, |census| {
+            let mut pids = census.calls.get(&target.call).cloned().unwrap_or_default();
+            if self.marks.is_none() {
+                pids.extend(descendants(target.leader));
+            }
+            pids.extend(&census.nobodys);
+            pids.extend(target.group.map(Group::members).unwrap_or_default());
+            pids
+        })
+        .await
+    }
+
+    /// Ends whatever any call has left.
+    pub(crate) async fn end_all(&self, grace: Duration) -> usize {
+        let without_marks = self.marks.is_none();
+        self.end_where(grace, None, |census| {
+            let mut pids: Vec<Pid> = census.calls.values().flatten().copied().collect();
+            pids.extend(&census.nobodys);
+            if without_marks {
+                pids.extend(descendants(Pid::this()));
+            }
+            pids
+        })
+        .await
+    }
+
+    async fn end_where(
+        &self,
+        grace: Duration,
+        group: Option<&Group>,
+        members: impl Fn(&Census) -> Vec<Pid>,
+    ) -> usize {
+        let deadline = Instant::now() + grace;
+        let mut told: Vec<Pid> = Vec::new();
+        let mut pause = Duration::from_millis(2);
+        loop {
+            let census = self.census().await;
+            let living = alive(members(&census));
+            if living.is_empty() {
+                return 0;
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+            for pid in living {
+                if !told.contains(&pid) {
+                    // A stopped process would not hear TERM before it goes on.
+                    self.signal(pid, &[Signal::SIGTERM, Signal::SIGCONT]);
+                    told.push(pid);
+                }
+            }
+            sleep(pause.min(deadline.saturating_duration_since(Instant::now()))).await;
+            pause = (pause * 2).min(Duration::from_millis(100));
+        }
+        let mut left = 0;
+        for _ in 0..KILL_PASSES {
+            if let Some(group) = group {
+                group.kill();
+            }
+            let census = self.census().await;
+            let living = alive(members(&census));
+            left = living.len();
+            if living.is_empty() {
+                break;
+            }
+            for pid in living {
+                self.signal(pid, &[Signal::SIGKILL]);
+            }
+            sleep(PAUSE).await;
+        }
+        left
+    }
+
+    /// Signals a process if, now that its number cannot go to another one, it
+    /// still is one of ours.
+    fn signal(&self, pid: Pid, signals: &[Signal]) {
+        let Ok(handle) = Handle::open(pid) else { return };
+        let ours = match self.marks {
+            Some(marks) => !matches!(marks.read(pid), Ok(Found::Unmarked)),
+            None => process::exists(pid),
+        };
+        if ours {
+            for signal in signals {
+                // It may have ended, or be a set-uid program's: then the next
+                // census shows it again, and the caller counts it.
+                drop(handle.signal(*signal));
+            }
+        }
+    }
+}
+
+fn alive(mut pids: Vec<Pid>) -> Vec<Pid> {
+    pids.sort_unstable();
+    pids.dedup();
+    pids.retain(|pid| process::read(*pid).is_some_and(|process| !process.zombie));
+    pids
+}
+
+fn descendants(leader: Pid) -> Vec<Pid> {
+    let table = process::table();
+    let parents: HashMap<Pid, Pid> = table.iter().map(|p| (p.pid, p.parent)).collect();
+    table
+        .iter()
+        .filter(|process| process.pid != Pid::this())
+        .filter(|process| {
+            ancestors(&parents, process.pid).chain([process.pid]).any(|pid| pid == leader)
+        })
+        .map(|process| process.pid)
+        .collect()
+}
+
+/// Parents, from the nearest on. Bounded: a table read while processes die may
+/// hold a circle.
+fn ancestors(parents: &HashMap<Pid, Pid>, pid: Pid) -> impl Iterator<Item = Pid> {
+    std::iter::successors(parents.get(&pid).copied(), |pid| parents.get(pid).copied()).take(4096)
+}
+
+fn count(marks: Option<Marks>) -> Census {
+    let mut census = Census::default();
+    let Some(marks) = marks else { return census };
+    let server = Pid::this();
+    let table = process::table();
+    let parents: HashMap<Pid, Pid> = table.iter().map(|p| (p.pid, p.parent)).collect();
+    let ours = table.iter().filter(|process| !process.zombie).filter(|process| {
+        process.pid != server && ancestors(&parents, process.pid).any(|pid| pid == server)
+    });
+    for process in ours {
+        match marks.read(process.pid) {
+            Ok(Found::Call(call)) => census.calls.entry(call).or_default().push(process.pid),
+            Ok(Found::Broken) => {
+                let owner = ancestors(&parents, process.pid)
+                    .take_while(|pid| *pid != server)
+                    .find_map(|pid| match marks.read(pid) {
+                        Ok(Found::Call(call)) => Some(call),
+                        _ => None,
+                    });
+                match owner {
+                    Some(call) => census.calls.entry(call).or_default().push(process.pid),
+                    None => census.nobodys.push(process.pid),
+                }
+            }
+            // Unmarked: between its clone and its mark. An error: it has gone.
+            Ok(Found::Unmarked) | Err(_) => {}
+        }
+    }
+    census
+}
+
+/// Kills what an earlier server of the same number left when it was killed
+/// itself; says how many processes.
+pub(crate) fn sweep_leftovers(marks: Marks) -> usize {
+    let mut killed = 0;
+    for _ in 0..KILL_PASSES {
+        let left: Vec<_> = process::table()
+            .into_iter()
+            .filter(|p| !p.zombie && matches!(marks.read(p.pid), Ok(Found::Call(_))))
+            .collect();
+        let mut now = 0;
+        for process in left {
+            if let Ok(handle) = Handle::open(process.pid)
+                && matches!(marks.read(process.pid), Ok(Found::Call(_)))
+                && handle.signal(Signal::SIGKILL).is_ok()
+            {
+                now += 1;
+                handle.wait_end(100);
+            }
+        }
+        if now == 0 {
+            break;
+        }
+        killed += now;
+    }
+    killed
+}

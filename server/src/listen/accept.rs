@@ -1,0 +1,209 @@
+//! Connections: taken as long as there are descriptors for them, and only from
+//! peers that may use the socket.
+//!
+//! Each connection has a budget of descriptors, and there are only as many
+//! connections at once as the process's limit pays for: the others wait in the
+//! kernel's queue, and nobody meets a server that has run out.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::UnixListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tool_protocol::{Code, Refusal, Reply, Text};
+use tracing::warn;
+
+use super::connection::Patience;
+use super::operation::Reload;
+use super::session;
+use crate::broker::{Broker, Peer};
+use crate::os::descriptors::peer;
+
+/// Bounds of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Connections at once, on all sockets.
+    pub(crate) connections: usize,
+    /// Calls under way on one connection.
+    pub(crate) calls_per_connection: usize,
+    /// Bytes of one request.
+    pub(crate) request_bytes: usize,
+    /// Arguments of one request.
+    pub(crate) arguments: usize,
+    /// Variables that one request offers.
+    pub(crate) environment: usize,
+    /// How long a peer may take.
+    pub(crate) patience: Patience,
+}
+
+/// Descriptors that one connection and its call may need at once: itself, a
+/// watch for its end, three that were passed or three pipes (both ends while a
+/// process is made), the directory.
+pub(crate) const DESCRIPTORS_EACH: u64 = 9;
+/// Descriptors that the server itself needs.
+pub(crate) const DESCRIPTORS_OWN: u64 = 24;
+
+impl Limits {
+    /// As many connections as a limit of descriptors pays for.
+    pub(crate) fn within(mut self, descriptors: u64) -> Limits {
+        let paid = descriptors.saturating_sub(DESCRIPTORS_OWN) / DESCRIPTORS_EACH;
+        let paid = usize::try_from(paid).unwrap_or(usize::MAX).max(1);
+        self.connections = self.connections.min(paid);
+        self
+    }
+
+    /// With the two times that a peer may take.
+    pub(crate) fn patience(first: Duration, frame: Duration) -> Patience {
+        Patience { first, frame }
+    }
+}
+
+/// Who may use a socket, and for what.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    /// Which socket, counted from 0.
+    pub(crate) socket: usize,
+    /// The tools that it serves; all where unset.
+    pub(crate) tools: Option<Vec<String>>,
+    /// The uids that may connect; any where unset.
+    pub(crate) uids: Option<Vec<u32>>,
+    /// The gids that may connect; any where unset.
+    pub(crate) gids: Option<Vec<u32>>,
+    /// Whether `status` and `reload` are answered, and nothing else.
+    pub(crate) control: bool,
+}
+
+impl Rules {
+    fn admits(&self, peer: Peer) -> bool {
+        let listed = |list: &Option<Vec<u32>>, id| list.as_ref().is_some_and(|l| l.contains(&id));
+        (self.uids.is_none() && self.gids.is_none())
+            || listed(&self.uids, peer.uid)
+            || listed(&self.gids, peer.gid)
+    }
+
+    /// Whether this socket serves a tool.
+    pub(crate) fn serves(&self, tool: &str) -> bool {
+        self.tools.as_ref().is_none_or(|tools| tools.iter().any(|name| name == tool))
+    }
+
+    /// The tool that a request means.
+    pub(crate) fn tool(&self, asked: Option<&Text>) -> Result<String, Refusal> {
+        if self.control {
+            let message = "no tools are called on the control socket: use TOOL_SOCKET";
+            return Err(Refusal::new(Code::UnknownOp, message));
+        }
+        let Some(asked) = asked else {
+            return match self.tools.as_deref() {
+                Some([only]) => Ok(only.clone()),
+                _ => Err(Refusal::new(Code::BadRequest, "the member tool is missing")),
+            };
+        };
+        match std::str::from_utf8(asked.as_bytes()) {
+            Ok(name) if self.serves(name) => Ok(name.to_owned()),
+            _ => {
+                let name = asked.as_bytes().escape_ascii();
+                let message = format!("no such tool on this socket: {name}");
+                Err(Refusal::new(Code::UnknownTool, message))
+            }
+        }
+    }
+}
+
+/// What the sessions of one socket share.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Below.
+    pub(crate) broker: Arc<Broker>,
+    /// Of this socket.
+    pub(crate) rules: Rules,
+    /// Of every connection.
+    pub(crate) limits: Limits,
+    /// To look at tools.d now.
+    pub(crate) reload: Reload,
+}
+
+/// Takes connections.
+#[derive(Debug)]
+pub(crate) struct Acceptor {
+    room: Arc<Semaphore>,
+    sessions: TaskTracker,
+    /// Cancelled when no connection is taken any more.
+    closed: CancellationToken,
+}
+
+impl Acceptor {
+    /// With room for so many.
+    pub(crate) fn new(limits: &Limits, closed: CancellationToken) -> Acceptor {
+        let room = Arc::new(Semaphore::new(limits.connections));
+        Acceptor { room, sessions: TaskTracker::new(), closed }
+    }
+
+    /// The connections under way.
+    pub(crate) fn sessions(&self) -> &TaskTracker {
+        &self.sessions
+    }
+
+    /// Takes the connections of one socket until it is closed.
+    pub(crate) async fn run(&self, listener: UnixListener, context: Context) {
+        let context = Arc::new(context);
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = self.closed.cancelled() => return,
+                accepted = self.accept(&listener) => accepted,
+            };
+            let (socket, room) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of descriptors or memory: that passes. A pause, so as
+                    // not to spin; the peer waits in the kernel's queue.
+                    warn!(%error, "cannot take a connection; trying again");
+                    sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            let context = Arc::clone(&context);
+            self.sessions.spawn(async move {
+                match identify(&socket, &context.rules) {
+                    Ok(peer) => session::serve(socket, context, peer).await,
+                    Err(refusal) => refuse(&socket, refusal),
+                }
+                drop(room);
+            });
+        }
+    }
+
+    async fn accept(
+        &self,
+        listener: &UnixListener,
+    ) -> io::Result<(tokio::net::UnixStream, OwnedSemaphorePermit)> {
+        let room = Arc::clone(&self.room).acquire_owned().await.map_err(io::Error::other)?;
+        let (socket, _) = listener.accept().await?;
+        Ok((socket, room))
+    }
+}
+
+fn identify(socket: &tokio::net::UnixStream, rules: &Rules) -> Result<Peer, Refusal> {
+    let (uid, gid) = peer(std::os::fd::AsFd::as_fd(socket)).map_err(|errno| {
+        Refusal::new(Code::PeerRefused, format!("who is calling is not known: {errno}"))
+    })?;
+    let peer = Peer { socket: rules.socket, uid, gid };
+    if rules.admits(peer) {
+        return Ok(peer);
+    }
+    warn!(uid, gid, "refused a peer");
+    let message = format!("uid {uid}, gid {gid} may not use this socket: see peers.uids, peers.gids");
+    Err(Refusal::new(Code::PeerRefused, message))
+}
+
+fn refuse(socket: &tokio::net::UnixStream, refusal: Refusal) {
+    let payload = Reply::refused(refusal).to_payload();
+    if let Some(prefix) = tool_protocol::frame::prefix(payload.len()) {
+        // One try: a peer that may not be here is not waited for.
+        drop(socket.try_write(&[prefix.as_slice(), &payload].concat()));
+    }
+}

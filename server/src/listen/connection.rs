@@ -1,0 +1,268 @@
+//! One connection: frames in, with the descriptors that came with them; frames
+//! out. tokio-util's length-delimited codec knows where a frame ends.
+//!
+//! Reading and writing are two halves over one socket, so that a peer that does
+//! not read cannot keep the server from hearing it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::UnixStream;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::codec::{Decoder, Encoder, LengthDelimitedCodec, LengthDelimitedCodecError};
+use tool_protocol::{Code, Refusal, frame, limits};
+
+use crate::os::descriptors::{self, Received};
+use crate::os::readiness;
+
+/// What reading brought.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// A whole payload.
+    Payload(Bytes),
+    /// The peer sends no more. It may still read.
+    End,
+    /// The frame is not one: say so and close.
+    Bad(Refusal),
+}
+
+/// The half that reads.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    socket: Arc<UnixStream>,
+    codec: LengthDelimitedCodec,
+    buffer: BytesMut,
+    descriptors: Vec<OwnedFd>,
+    truncated: bool,
+    patience: Patience,
+    /// When the message that is awaited must be whole; none is awaited for ever.
+    deadline: Option<Instant>,
+}
+
+/// How long a peer may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// From the connection to its first whole message.
+    pub(crate) first: Duration,
+    /// From a frame's first byte to its last.
+    pub(crate) frame: Duration,
+}
+
+/// The half that writes.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    socket: Arc<UnixStream>,
+    codec: LengthDelimitedCodec,
+    buffer: BytesMut,
+}
+
+/// How much is read at once.
+const READ: usize = 16 * 1024;
+
+/// More descriptors than this with one request, and the peer is up to nothing
+/// good.
+const MAX_PENDING: usize = 8;
+
+/// Splits a connection in its halves.
+pub(crate) fn split(socket: UnixStream, patience: Patience) -> (Reader, Writer) {
+    let socket = Arc::new(socket);
+    let codec = || {
+        LengthDelimitedCodec::builder()
+            .length_field_length(limits::PREFIX)
+            .max_frame_length(limits::MAX_FRAME)
+            .new_codec()
+    };
+    let reader = Reader {
+        socket: Arc::clone(&socket),
+        codec: codec(),
+        buffer: BytesMut::new(),
+        descriptors: Vec::new(),
+        truncated: false,
+        patience,
+        deadline: Some(Instant::now() + patience.first),
+    };
+    (reader, Writer { socket, codec: codec(), buffer: BytesMut::new() })
+}
+
+impl Reader {
+    /// The next payload. Giving up the future loses nothing.
+    pub(crate) async fn next(&mut self) -> io::Result<Read> {
+        loop {
+            match self.codec.decode(&mut self.buffer) {
+                Ok(Some(payload)) if payload.is_empty() => {
+                    return Ok(Read::Bad(bad(Code::BadFrame, "a frame is empty")));
+                }
+                Ok(Some(payload)) => {
+                    self.deadline = None;
+                    if self.buffer.is_empty() {
+                        // An idle connection holds no memory.
+                        self.buffer = BytesMut::new();
+                    } else {
+                        self.hurry();
+                    }
+                    return Ok(Read::Payload(payload.freeze()));
+                }
+                Ok(None) => {}
+                Err(error) => return too_long(error),
+            }
+            let received = match self.deadline {
+                None => self.receive().await?,
+                Some(deadline) => match timeout_at(deadline, self.receive()).await {
+                    Ok(received) => received?,
+                    Err(_) => {
+                        let message = "the message did not come in time: send it whole, at once";
+                        return Ok(Read::Bad(bad(Code::TooSlow, message)));
+                    }
+                },
+            };
+            if received == 0 {
+                // A frame that was cut short is the end as well: there is no
+                // more of it to come, and nothing has been done with it.
+                return Ok(Read::End);
+            }
+            self.hurry();
+        }
+    }
+
+    /// A message is awaited from now on: it must come in time.
+    pub(crate) fn hurry(&mut self) {
+        if self.deadline.is_none() {
+            self.deadline = Some(Instant::now() + self.patience.frame);
+        }
+    }
+
+    /// The descriptors that came so far and were not taken.
+    pub(crate) fn take_descriptors(&mut self) -> Result<Vec<OwnedFd>, Refusal> {
+        if std::mem::take(&mut self.truncated) {
+            self.descriptors.clear();
+            let message = "more descriptors came than the server can take (it may be short of them)";
+            return Err(bad(Code::BadFds, message));
+        }
+        Ok(std::mem::take(&mut self.descriptors))
+    }
+
+    /// Whether the peer has closed both directions.
+    pub(crate) fn is_hung_up(&self) -> bool {
+        descriptors::is_hung_up(self.socket.as_fd())
+    }
+
+    /// Something that ends when the peer has closed both directions.
+    pub(crate) fn hang_up(&self) -> io::Result<HangUp> {
+        let copy = self.socket.as_fd().try_clone_to_owned()?;
+        // Only a hang-up is reported for this interest: neither readable data
+        // nor a half-closed peer wakes it.
+        Ok(HangUp(readiness::watch(copy, Interest::PRIORITY)?))
+    }
+
+    async fn receive(&mut self) -> io::Result<usize> {
+        loop {
+            self.socket.readable().await?;
+            let start = self.buffer.len();
+            self.buffer.resize(start + READ, 0);
+            let room = self.buffer.get_mut(start..).unwrap_or_default();
+            let socket = &self.socket;
+            let result = socket
+                .try_io(Interest::READABLE, || descriptors::receive(socket.as_fd(), room));
+            match result {
+                Ok(Received { bytes, descriptors, truncated }) => {
+                    self.buffer.truncate(start + bytes);
+                    self.truncated |= truncated;
+                    self.descriptors.extend(descriptors);
+                    if self.descriptors.len() > MAX_PENDING {
+                        self.descriptors.clear();
+                        self.truncated = true;
+                    }
+                    return Ok(bytes);
+                }
+                Err(error) => {
+                    self.buffer.truncate(start);
+                    if error.kind() != io::ErrorKind::WouldBlock {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn too_long(error: io::Error) -> io::Result<Read> {
+    let is_length = error.get_ref().is_some_and(|inner| inner.is::<LengthDelimitedCodecError>());
+    if !is_length {
+        return Err(error);
+    }
+    let message = format!("a frame is longer than {} bytes", limits::MAX_FRAME);
+    Ok(Read::Bad(bad(Code::FrameTooLarge, message)))
+}
+
+fn bad(code: Code, message: impl Into<String>) -> Refusal {
+    Refusal::new(code, message)
+}
+
+impl Writer {
+    /// Adds a JSON payload to what is to be written.
+    pub(crate) fn queue(&mut self, payload: Vec<u8>) -> io::Result<()> {
+        self.codec.encode(Bytes::from(payload), &mut self.buffer)
+    }
+
+    /// Adds a chunk of output.
+    pub(crate) fn queue_chunk(&mut self, kind: frame::Kind, bytes: &[u8]) {
+        // One byte more than the chunk; a chunk is less than a frame.
+        if let Some(prefix) = frame::prefix(bytes.len() + 1) {
+            self.buffer.reserve(bytes.len() + limits::PREFIX + 1);
+            self.buffer.extend_from_slice(&prefix);
+            self.buffer.extend_from_slice(&[kind.byte()]);
+            self.buffer.extend_from_slice(bytes);
+        }
+    }
+
+    /// How much is to be written.
+    pub(crate) fn pending(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Writes some of it. Giving up the future loses nothing.
+    pub(crate) async fn write_some(&mut self) -> io::Result<()> {
+        loop {
+            // Most of the time the socket takes it at once: ask first, wait then.
+            match self.socket.try_write(&self.buffer) {
+                Ok(written) => {
+                    drop(self.buffer.split_to(written));
+                    if self.buffer.is_empty() && self.buffer.capacity() > READ {
+                        self.buffer = BytesMut::new();
+                    }
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.socket.writable().await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Ends when the peer has closed both directions.
+#[derive(Debug)]
+pub(crate) struct HangUp(AsyncFd<OwnedFd>);
+
+impl HangUp {
+    /// Waits for it.
+    pub(crate) async fn wait(&self) {
+        loop {
+            match self.0.ready(Interest::PRIORITY).await {
+                Ok(mut guard) => {
+                    if descriptors::is_hung_up(self.0.get_ref().as_fd()) {
+                        return;
+                    }
+                    guard.clear_ready();
+                }
+                Err(_) => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Sockets: from bytes to a call, and from its reply to bytes.
+//!
+//! Owns: the listening sockets, who may connect, frames, the limits in time of
+//! a peer that is slow, what a connection may say when. Must not: decide
+//! anything about a call; that is `broker`, below.
+//!
+//! - `socket`      a listening socket: made, found dead, removed
+//! - `accept`      connections, as many as there are descriptors for
+//! - `connection`  frames and descriptors on one connection
+//! - `session`     what a connection says: calls, their control, operations
+//! - `operation`   health, tools, status, reload
+
+mod accept;
+mod connection;
+mod operation;
+mod session;
+mod socket;
+
+pub(crate) use accept::{Acceptor, Context, Limits, Rules};
+pub(crate) use operation::Reload;
+pub(crate) use socket::{Listening, Place, SocketError};

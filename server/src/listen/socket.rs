@@ -1,0 +1,162 @@
+//! A listening socket: made with its final mode, taken from a dead server,
+//! taken over from systemd, removed at the end.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag, open};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Gid, Group, chown};
+
+/// Where to listen.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The socket's file.
+    pub(crate) path: PathBuf,
+    /// Its mode.
+    pub(crate) mode: u32,
+    /// Its group, by name or number; the server's own where unset.
+    pub(crate) group: Option<String>,
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode of the file that is ours to remove.
+    ours: Option<(u64, u64)>,
+}
+
+/// Why there is no socket. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SocketError {
+    /// Another server answers there.
+    #[error("another server is listening at {0}: stop it, or choose another TOOL_SOCKET")]
+    Live(PathBuf),
+    /// Something else is there.
+    #[error("{0} is there and is not a socket: move it away, or choose another TOOL_SOCKET")]
+    Occupied(PathBuf),
+    /// The kernel's words.
+    #[error("cannot {what} {path}: {source}", path = path.display())]
+    Io {
+        /// The operation.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No such group.
+    #[error("there is no group {0}: create it, or change the socket's group")]
+    NoGroup(String),
+}
+
+fn io_error<E: Into<io::Error>>(what: &'static str, path: &Path) -> impl FnOnce(E) -> SocketError {
+    let path = path.to_owned();
+    move |source| SocketError::Io { what, path, source: source.into() }
+}
+
+impl Listening {
+    /// Binds. Only for the start: it changes this process's umask for a moment.
+    pub(crate) fn bind(place: &Place) -> Result<Listening, SocketError> {
+        let path = &place.path;
+        let directory = path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(directory).map_err(io_error("create", directory))?;
+        // Two servers that start at once must not both find a dead socket, and
+        // the second remove the first one's new one.
+        let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let held = open(directory, flags, Mode::empty()).map_err(io_error("open", directory))?;
+        let _lock = Flock::lock(held, FlockArg::LockExclusive)
+            .map_err(|(_, errno)| io_error("lock", directory)(errno))?;
+        remove_dead(path)?;
+        let group = place.group.as_deref().map(find_group).transpose()?;
+        // The mode is right from the first moment; with another group, nobody
+        // but the owner may connect before the group is set.
+        let mode = if group.is_some() { 0o600 } else { place.mode };
+        let old = umask(Mode::from_bits_truncate(0o777 & !mode));
+        let bound = UnixListener::bind(path);
+        umask(old);
+        let listener = bound.map_err(io_error("listen at", path))?;
+        if group.is_some() {
+            chown(path, None, group).map_err(io_error("set the group of", path))?;
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(place.mode);
+            std::fs::set_permissions(path, mode).map_err(io_error("set the mode of", path))?;
+        }
+        let found = std::fs::symlink_metadata(path).map_err(io_error("look at", path))?;
+        Self::new(listener, path.clone(), Some((found.dev(), found.ino())))
+    }
+
+    /// Takes over a socket that listens already (socket activation).
+    pub(crate) fn passed(descriptor: OwnedFd) -> Result<Listening, SocketError> {
+        let listener = UnixListener::from(descriptor);
+        let unknown = Path::new("the socket from the service manager");
+        let address = listener.local_addr().map_err(io_error("use", unknown))?;
+        let path = address.as_pathname().unwrap_or(unknown).to_owned();
+        Self::new(listener, path, None)
+    }
+
+    fn new(
+        listener: UnixListener,
+        path: PathBuf,
+        ours: Option<(u64, u64)>,
+    ) -> Result<Listening, SocketError> {
+        listener.set_nonblocking(true).map_err(io_error("use", &path))?;
+        Ok(Listening { listener, path, ours })
+    }
+
+    /// Where it listens.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// For the runtime, which must be running.
+    pub(crate) fn listener(&self) -> io::Result<tokio::net::UnixListener> {
+        tokio::net::UnixListener::from_std(self.listener.try_clone()?)
+    }
+}
+
+impl Drop for Listening {
+    /// Removes the file, if it still is the one that was made here.
+    fn drop(&mut self) {
+        let found = std::fs::symlink_metadata(&self.path).ok();
+        if self.ours.is_some() && found.map(|found| (found.dev(), found.ino())) == self.ours {
+            drop(std::fs::remove_file(&self.path));
+        }
+    }
+}
+
+fn remove_dead(path: &Path) -> Result<(), SocketError> {
+    let found = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(io_error("look at", path))?,
+    };
+    if !found.file_type().is_socket() {
+        return Err(SocketError::Occupied(path.to_owned()));
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(SocketError::Live(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(io_error("remove the dead socket", path))
+        }
+        // A full backlog is a server too.
+        Err(error) if error.raw_os_error() == Some(Errno::EAGAIN as i32) => {
+            Err(SocketError::Live(path.to_owned()))
+        }
+        Err(error) => Err(io_error("look at", path)(error)),
+    }
+}
+
+fn find_group(name: &str) -> Result<Gid, SocketError> {
+    if let Ok(number) = name.parse::<u32>() {
+        return Ok(Gid::from_raw(number));
+    }
+    match Group::from_name(name) {
+        Ok(Some(group)) => Ok(group.gid),
+        _ => Err(SocketError::NoGroup(name.to_owned())),
+    }
+}

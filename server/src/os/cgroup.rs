@@ -1,0 +1,162 @@
+//! Cgroups of version 2, where this process may make some: one for a call, so
+//! that its tree can be killed in one stroke.
+//!
+//! Owns: making, listing, killing and removing them. A cgroup is used again
+//! once it is empty: making one costs more than a process.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use nix::unistd::Pid;
+
+/// The directory in which the server makes cgroups.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    path: PathBuf,
+    made: u32,
+    free: Vec<Group>,
+}
+
+/// A cgroup for one call.
+#[derive(Debug)]
+pub(crate) struct Group {
+    directory: File,
+    path: PathBuf,
+}
+
+/// How many empty cgroups are kept for later calls.
+const KEEP: usize = 64;
+
+impl Tree {
+    /// Where this process may make cgroups: beneath `wanted`, or beneath the
+    /// one that it is in. `None` where it may not, or where there is no
+    /// `cgroup.kill` (before Linux 5.14). What a server of the same number left
+    /// there when it was killed ends here.
+    pub(crate) fn find(wanted: Option<&Path>, instance: u32) -> Option<Tree> {
+        let parent = match wanted {
+            Some(path) => path.to_owned(),
+            None => own_cgroup()?,
+        };
+        let path = parent.join(format!("tool-server-{instance:08x}"));
+        if fs::create_dir(&path).is_err() {
+            clear(&path)?;
+        }
+        let tree = Tree { path, made: 0, free: Vec::new() };
+        // Creating is not enough: a process must be let in. The first call
+        // would find out too late.
+        let kill = fs::OpenOptions::new().write(true).open(tree.path.join("cgroup.kill"));
+        let procs = fs::OpenOptions::new().write(true).open(tree.path.join("cgroup.procs"));
+        (kill.is_ok() && procs.is_ok()).then_some(tree)
+    }
+
+    /// A cgroup without a process in it.
+    pub(crate) fn take(&mut self) -> Option<Group> {
+        if let Some(group) = self.free.pop() {
+            return Some(group);
+        }
+        // A name may still be taken by what a killed server left.
+        let path = loop {
+            let path = self.path.join(format!("call-{}", self.made));
+            self.made = self.made.wrapping_add(1);
+            match fs::create_dir(&path) {
+                Ok(()) => break path,
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(_) => return None,
+            }
+        };
+        let directory = File::open(&path).ok()?;
+        Some(Group { directory, path })
+    }
+
+    /// Takes one back. One that still has processes (a call's daemons) is left
+    /// where it is, and goes with the server.
+    pub(crate) fn give_back(&mut self, group: Group) {
+        if group.is_empty() {
+            if self.free.len() < KEEP {
+                self.free.push(group);
+            } else {
+                drop(fs::remove_dir(&group.path));
+            }
+        }
+    }
+
+    /// For people.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        if let Ok(entries) = fs::read_dir(&self.path) {
+            for entry in entries.flatten() {
+                drop(fs::remove_dir(entry.path()));
+            }
+        }
+        drop(fs::remove_dir(&self.path));
+    }
+}
+
+impl Group {
+    /// To start a process in.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// Kills every process in it at once, forking ones included.
+    pub(crate) fn kill(&self) -> bool {
+        fs::OpenOptions::new()
+            .write(true)
+            .open(self.path.join("cgroup.kill"))
+            .and_then(|mut file| file.write_all(b"1"))
+            .is_ok()
+    }
+
+    /// The processes in it.
+    pub(crate) fn members(&self) -> Vec<Pid> {
+        read(&self.path.join("cgroup.procs"))
+            .split_ascii_whitespace()
+            .filter_map(|line| line.parse().ok())
+            .map(Pid::from_raw)
+            .collect()
+    }
+
+    fn is_empty(&self) -> bool {
+        read(&self.path.join("cgroup.events")).lines().any(|line| line == "populated 0")
+    }
+}
+
+/// Ends and removes what is left in a cgroup of ours. A killed process takes a
+/// moment to leave.
+fn clear(path: &Path) -> Option<()> {
+    let kill = fs::OpenOptions::new().write(true).open(path.join("cgroup.kill"));
+    kill.and_then(|mut file| file.write_all(b"1")).ok()?;
+    for entry in fs::read_dir(path).ok()?.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let _left_for_later = fs::remove_dir(entry.path());
+        }
+    }
+    Some(())
+}
+
+fn read(path: &Path) -> String {
+    let mut text = String::new();
+    drop(File::open(path).and_then(|mut file| file.read_to_string(&mut text)));
+    text
+}
+
+fn own_cgroup() -> Option<PathBuf> {
+    let own = read(Path::new("/proc/self/cgroup"));
+    let name = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let mount = read(Path::new("/proc/self/mounts"))
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(' ');
+            let (_, at, kind) = (fields.next()?, fields.next()?, fields.next()?);
+            (kind == "cgroup2").then(|| at.to_owned())
+        })
+        .next()?;
+    Some(Path::new(&mount).join(name))
+}

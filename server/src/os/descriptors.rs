@@ -1,0 +1,145 @@
+//! Descriptors that come with bytes, and what a descriptor is.
+//!
+//! Owns: recvmsg with SCM_RIGHTS, the test for a hung-up peer, pipes and
+//! /dev/null. Every descriptor is close-on-exec from its first moment.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::unistd::pipe2;
+
+/// What one read of a socket brought.
+#[derive(Debug)]
+pub(crate) struct Received {
+    /// Bytes read; 0 is the end of what the peer sends.
+    pub(crate) bytes: usize,
+    /// Descriptors that came with them.
+    pub(crate) descriptors: Vec<OwnedFd>,
+    /// Whether more came than this process could take (its limit, or more than
+    /// `MAX_HERE`): the rest is gone.
+    pub(crate) truncated: bool,
+}
+
+/// The most descriptors that one read takes: stdin, stdout, stderr and one to
+/// tell that there were too many.
+const MAX_HERE: usize = 4;
+
+/// CMSG_SPACE for `MAX_HERE` ints: a 16-byte header and the ints.
+const CONTROL_BYTES: usize = 16 + MAX_HERE * size_of::<RawFd>();
+
+/// Room for one control message with `MAX_HERE` descriptors, aligned as the
+/// kernel wants it.
+#[repr(C, align(8))]
+struct ControlSpace([u8; 64]);
+
+/// Reads bytes and the descriptors that came with them. Never blocks.
+///
+/// Not nix's recvmsg: it gives no way to the descriptors of a truncated control
+/// message, which the kernel has installed all the same, and so leaks them.
+pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut space = ControlSpace([0; 64]);
+    // SAFETY: all-zero bytes are a valid msghdr.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut space).cast();
+    message.msg_controllen = CONTROL_BYTES;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    let bytes = loop {
+        // SAFETY: the message points at `buffer` and `space`, both live and of
+        // the lengths given.
+        let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+        match usize::try_from(result) {
+            Ok(bytes) => break bytes,
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    };
+    let mut descriptors = Vec::new();
+    // SAFETY: the kernel has filled in the control messages within `space`;
+    // the CMSG functions stay inside msg_controllen, and each descriptor is
+    // new, ours, and read once.
+    unsafe {
+        let mut control = libc::CMSG_FIRSTHDR(&raw const message);
+        while let Some(header) = control.as_ref() {
+            if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
+                let data = libc::CMSG_DATA(control).cast::<RawFd>();
+                let length = header.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+                for index in 0..length / size_of::<RawFd>() {
+                    descriptors.push(OwnedFd::from_raw_fd(data.add(index).read_unaligned()));
+                }
+            }
+            control = libc::CMSG_NXTHDR(&raw const message, control);
+        }
+    }
+    let truncated = message.msg_flags & libc::MSG_CTRUNC != 0;
+    Ok(Received { bytes, descriptors, truncated })
+}
+
+/// Whether the peer has closed both directions: it is gone, not just silent.
+pub(crate) fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::new(socket, PollFlags::empty())];
+    match poll(&mut polled, PollTimeout::ZERO) {
+        Ok(_) => polled
+            .first()
+            .and_then(PollFd::revents)
+            .is_some_and(|events| events.intersects(PollFlags::POLLHUP | PollFlags::POLLERR)),
+        Err(_) => false,
+    }
+}
+
+/// Whether a descriptor is a terminal: what the broker never hands to a tool.
+pub(crate) fn is_terminal(descriptor: BorrowedFd<'_>) -> bool {
+    let is_character = fstat(descriptor)
+        .is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFCHR);
+    is_character && nix::unistd::isatty(descriptor).unwrap_or(true)
+}
+
+/// A pipe: the end to read, the end to write. The end that stays here does not
+/// block.
+pub(crate) enum Here {
+    /// This process reads.
+    Read,
+    /// This process writes.
+    Write,
+}
+
+/// Makes a pipe; the end that stays here does not block.
+pub(crate) fn pipe(here: &Here) -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+    let ours = match here {
+        Here::Read => read.as_fd(),
+        Here::Write => write.as_fd(),
+    };
+    fcntl(ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    Ok((read, write))
+}
+
+/// How many bytes lie in a pipe, to be read without waiting.
+pub(crate) fn readable_now(pipe: BorrowedFd<'_>) -> usize {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: FIONREAD writes one int to the address it is given.
+    let result = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+    if result == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
+}
+
+/// `/dev/null`, for reading and writing.
+pub(crate) fn null() -> Result<OwnedFd, Errno> {
+    open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())
+}
+
+/// Who is at the other end of a socket: uid and gid when it connected.
+pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<(u32, u32), Errno> {
+    let credentials = getsockopt(&socket, sockopt::PeerCredentials)?;
+    Ok((credentials.uid(), credentials.gid()))
+}

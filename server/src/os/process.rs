@@ -1,0 +1,145 @@
+//! Other processes, as /proc and pidfd show them.
+//!
+//! Owns: the table of processes, signals to a group and to a process that
+//! cannot be another one by then, and waiting for children without blocking.
+
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+/// One process of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    /// Its number.
+    pub(crate) pid: Pid,
+    /// Its parent's.
+    pub(crate) parent: Pid,
+    /// Whether it has ended and only waits to be reaped.
+    pub(crate) zombie: bool,
+}
+
+/// Every process that /proc shows.
+pub(crate) fn table() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok()))
+        .filter_map(|pid: i32| read(Pid::from_raw(pid)))
+        .collect()
+}
+
+/// One process, `None` where it is gone.
+pub(crate) fn read(pid: Pid) -> Option<Process> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in parentheses and may hold anything, those included.
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(stat.get(end + 2..)?).ok()?;
+    let mut fields = rest.split(' ');
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    Some(Process { pid, parent: Pid::from_raw(parent), zombie: matches!(state, "Z" | "X") })
+}
+
+/// The command line of a process, arguments separated by spaces; for people.
+pub(crate) fn command_line(pid: Pid) -> Vec<u8> {
+    let mut line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    for byte in &mut line {
+        if *byte == 0 {
+            *byte = b' ';
+        }
+    }
+    line.trim_ascii().to_vec()
+}
+
+/// A process that stays itself: its number cannot be taken by another one
+/// while this is held.
+#[derive(Debug)]
+pub(crate) struct Handle(OwnedFd);
+
+impl Handle {
+    /// Opens a process by its number; ask who it is after this, not before.
+    pub(crate) fn open(pid: Pid) -> Result<Handle, Errno> {
+        // SAFETY: pidfd_open makes a new descriptor, which is ours.
+        unsafe {
+            let result = libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0);
+            let number = Errno::result(result)?;
+            Ok(Handle(OwnedFd::from_raw_fd(i32::try_from(number).unwrap_or(-1))))
+        }
+    }
+
+    /// Sends a signal to this very process.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Errno> {
+        // SAFETY: plain numbers and a null siginfo.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                self.0.as_raw_fd(),
+                signal as i32,
+                std::ptr::null::<libc::siginfo_t>(),
+                0,
+            )
+        };
+        Errno::result(result).map(drop)
+    }
+
+    /// Waits until it has ended, at most so long; says whether it has. Blocks:
+    /// not for the server's own thread.
+    pub(crate) fn wait_end(&self, milliseconds: u16) -> bool {
+        let mut polled = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        matches!(poll(&mut polled, PollTimeout::from(milliseconds)), Ok(n) if n > 0)
+    }
+}
+
+/// Sends a signal to a process group. That it is gone already is no error.
+pub(crate) fn signal_group(leader: Pid, number: i32) -> Result<(), Errno> {
+    let signal = Signal::try_from(number)?;
+    match killpg(leader, signal) {
+        Err(Errno::ESRCH) => Ok(()),
+        other => other,
+    }
+}
+
+/// Whether a process of that number exists, a zombie included.
+pub(crate) fn exists(pid: Pid) -> bool {
+    kill(pid, None) != Err(Errno::ESRCH)
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// With this status, 0 to 255.
+    Code(u8),
+    /// Of this signal.
+    Signal(i32),
+}
+
+/// The next child that has ended, reaped; `None` where no child has.
+pub(crate) fn reap_next() -> Option<(Pid, Exit)> {
+    reap(Pid::from_raw(-1), WaitPidFlag::WNOHANG)
+}
+
+/// Reaps one child that is known to have ended.
+pub(crate) fn reap_ended(pid: Pid) -> Option<(Pid, Exit)> {
+    reap(pid, WaitPidFlag::empty())
+}
+
+fn reap(pid: Pid, flags: WaitPidFlag) -> Option<(Pid, Exit)> {
+    loop {
+        match waitpid(pid, Some(flags)) {
+            Ok(WaitStatus::Exited(pid, code)) => {
+                return Some((pid, Exit::Code(u8::try_from(code & 0xff).unwrap_or(0xff))));
+            }
+            Ok(WaitStatus::Signaled(pid, signal, _)) => {
+                return Some((pid, Exit::Signal(signal as i32)));
+            }
+            Ok(WaitStatus::StillAlive) => return None,
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return None,
+        }
+    }
+}

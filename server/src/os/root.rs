@@ -1,0 +1,99 @@
+//! Opening beneath a directory, so that no name can lead out of it.
+//!
+//! Owns: every look-up of a path that somebody else may have chosen. A root is
+//! opened once; from then on names are resolved by the kernel with
+//! RESOLVE_BENEATH, never compared as strings and never looked up twice.
+//! Must not: fall back to anything weaker where openat2 is missing.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::Mode;
+
+/// A directory that look-ups cannot leave.
+#[derive(Debug)]
+pub(crate) struct Root {
+    path: PathBuf,
+    directory: OwnedFd,
+}
+
+/// How often a look-up is repeated that raced with a rename (openat2 says
+/// EAGAIN when it cannot be sure that the path stayed beneath the root).
+const RETRIES: usize = 128;
+
+impl Root {
+    /// Opens the directory itself; symlinks in `path` are the operator's and
+    /// are followed.
+    pub(crate) fn open(path: &Path) -> Result<Root, Errno> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let directory = open(path, flags, Mode::empty())?;
+        Ok(Root { path: path.to_owned(), directory })
+    }
+
+    /// The path that the root was opened by, for messages.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The directory itself.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// Opens a relative name beneath the root. `EXDEV` says that it leads out,
+    /// whether or not anything is there; magic links are `ELOOP`.
+    pub(crate) fn open_beneath(&self, name: &OsStr, flags: OFlag) -> Result<OwnedFd, Errno> {
+        let name = if name.is_empty() { OsStr::new(".") } else { name };
+        let how = OpenHow::new()
+            .flags(flags | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        let mut tries = 0;
+        loop {
+            match openat2(&self.directory, name, how) {
+                Err(Errno::EAGAIN) if tries < RETRIES => tries += 1,
+                Err(Errno::EINTR) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// A directory beneath the root, to be entered by descriptor.
+    pub(crate) fn directory(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
+        self.open_beneath(name, OFlag::O_PATH | OFlag::O_DIRECTORY)
+    }
+
+    /// A file beneath the root, for reading; never blocks on a FIFO.
+    pub(crate) fn file(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
+        self.open_beneath(name, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn nothing_leads_out_and_nothing_tells_whether_it_is_there() {
+        let base = tempfile::tempdir().unwrap();
+        let inside = base.path().join("root");
+        std::fs::create_dir_all(inside.join("a/b")).unwrap();
+        std::fs::create_dir(base.path().join("root-evil")).unwrap();
+        symlink("/etc", inside.join("absolute")).unwrap();
+        symlink("../root-evil", inside.join("relative")).unwrap();
+        symlink("/no/such", inside.join("dangling")).unwrap();
+        symlink("a/b", inside.join("within")).unwrap();
+        let root = Root::open(&inside).unwrap();
+        let open = |name: &str| root.directory(OsStr::new(name)).map(drop);
+        for name in ["", ".", "a", "a/b", "a/../a/b", "within"] {
+            assert_eq!(open(name), Ok(()), "{name}");
+        }
+        for name in ["..", "../root-evil", "a/../../x", "absolute", "relative", "dangling", "/etc", "/no"] {
+            assert_eq!(open(name), Err(Errno::EXDEV), "{name}");
+        }
+        assert_eq!(open("missing"), Err(Errno::ENOENT));
+    }
+}

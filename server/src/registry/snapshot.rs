@@ -1,0 +1,99 @@
+//! What the registry knows at one moment.
+//!
+//! Owns: the immutable snapshot that a call looks its tool up in, and the
+//! difference between two of them. Must not: change once it is made.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::error::LoadError;
+use super::tool::Tool;
+
+/// Every tool and every problem, as of one look at the disk.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) tools: BTreeMap<String, Arc<Tool>>,
+    pub(crate) problems: Vec<Problem>,
+    /// Grows by one with every snapshot that differs from the one before.
+    pub(crate) generation: u64,
+}
+
+impl Snapshot {
+    /// The first problem of a tool: why it is not there, or not up to date.
+    pub(crate) fn problem(&self, name: &str) -> Option<&Problem> {
+        self.problems.iter().find(|problem| problem.tool.as_deref() == Some(name))
+    }
+}
+
+/// Something that an operator has to put right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// The tool that it is about; `None` for tools.d itself.
+    pub(crate) tool: Option<String>,
+    pub(crate) file: PathBuf,
+    pub(crate) line: Option<usize>,
+    pub(crate) message: String,
+}
+
+impl Problem {
+    pub(super) fn new(tool: Option<&str>, error: &LoadError) -> Problem {
+        Problem {
+            tool: tool.map(str::to_owned),
+            file: error.file().to_owned(),
+            line: error.line(),
+            message: error.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(formatter, ":{line}")?;
+        }
+        write!(formatter, ": {}", self.message)
+    }
+}
+
+/// What became different between two snapshots.
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    pub(crate) added: Vec<Arc<Tool>>,
+    pub(crate) changed: Vec<Arc<Tool>>,
+    pub(crate) removed: Vec<String>,
+    /// Problems that were not there before.
+    pub(crate) problems: Vec<Problem>,
+    /// How many problems are there no more.
+    pub(crate) solved: usize,
+}
+
+impl Change {
+    /// Nothing is different.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.added.is_empty()
+            && self.changed.is_empty()
+            && self.removed.is_empty()
+            && self.problems.is_empty()
+            && self.solved == 0
+    }
+
+    pub(super) fn between(old: &Snapshot, new: &Snapshot) -> Change {
+        let mut change = Change::default();
+        for (name, tool) in &new.tools {
+            match old.tools.get(name) {
+                None => change.added.push(Arc::clone(tool)),
+                Some(before) if Arc::ptr_eq(before, tool) || before == tool => {}
+                Some(_) => change.changed.push(Arc::clone(tool)),
+            }
+        }
+        let gone = old.tools.keys().filter(|name| !new.tools.contains_key(*name));
+        change.removed = gone.cloned().collect();
+        let fresh = new.problems.iter().filter(|problem| !old.problems.contains(problem));
+        change.problems = fresh.cloned().collect();
+        change.solved = old.problems.iter().filter(|old| !new.problems.contains(old)).count();
+        change
+    }
+}

@@ -1,0 +1,47 @@
+//! The binaries under test, built once per test process.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Where the two binaries are.
+#[derive(Debug)]
+pub struct Binaries {
+    pub server: PathBuf,
+    pub client: PathBuf,
+}
+
+/// The binaries: those in `TOOL_BIN_DIR` where it is set (a release to test
+/// against, say), else built now, beside this very test binary. Cargo holds no
+/// lock while it runs tests, and the second build of a run has nothing to do.
+pub fn binaries() -> &'static Binaries {
+    static BUILT: OnceLock<Binaries> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let dir = match std::env::var_os("TOOL_BIN_DIR") {
+            Some(dir) => std::path::absolute(dir).expect("TOOL_BIN_DIR"),
+            None => build(),
+        };
+        let found = Binaries { server: dir.join("tool-server"), client: dir.join("tool-client") };
+        for path in [&found.server, &found.client] {
+            assert!(path.is_file(), "{} is not there", path.display());
+        }
+        found
+    })
+}
+
+fn build() -> PathBuf {
+    // TARGET/PROFILE/deps/this-test
+    let me = std::env::current_exe().expect("a test knows its own path");
+    let profile_dir = me.parent().and_then(Path::parent).expect("tests lie in PROFILE/deps");
+    let target = profile_dir.parent().expect("a profile lies in the target directory");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(crate::project()).arg("build").arg("--target-dir").arg(target);
+    cargo.args(["--quiet", "-p", "tool-server", "-p", "tool-client"]);
+    if profile_dir.file_name() == Some(OsStr::new("release")) {
+        cargo.arg("--release");
+    }
+    let status = cargo.status().expect("cargo runs");
+    assert!(status.success(), "{cargo:?}: {status}");
+    profile_dir.to_path_buf()
+}

@@ -1,0 +1,107 @@
+//! Processes, read from /proc.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::PATIENCE;
+
+/// One process as /proc/PID/stat tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    pub pid: i32,
+    pub state: char,
+    pub parent: i32,
+    pub group: i32,
+    pub session: i32,
+    /// With the pid, who it is: pids are used again.
+    pub started: u64,
+}
+
+/// Reads one process; `None` where it is gone. A zombie is still there.
+pub fn process(pid: i32) -> Option<Process> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything, parentheses too.
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = String::from_utf8(stat.get(end + 2..)?.to_vec()).ok()?;
+    let field: Vec<&str> = rest.split(' ').collect();
+    Some(Process {
+        pid,
+        state: field.first()?.chars().next()?,
+        parent: field.get(1)?.parse().ok()?,
+        group: field.get(2)?.parse().ok()?,
+        session: field.get(3)?.parse().ok()?,
+        started: field.get(19)?.parse().ok()?,
+    })
+}
+
+/// Whether a process runs: a zombie or a reused pid of another is the caller's
+/// to tell apart with [`process`].
+pub fn alive(pid: i32) -> bool {
+    process(pid).is_some_and(|process| process.state != 'Z' && process.state != 'X')
+}
+
+/// Every process of the machine that we can see.
+pub fn all() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").expect("/proc");
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter_map(process).collect()
+}
+
+/// The children of a process, zombies among them.
+pub fn children(pid: i32) -> Vec<Process> {
+    all().into_iter().filter(|process| process.parent == pid).collect()
+}
+
+/// The children, their children, and so on.
+pub fn descendants(pid: i32) -> Vec<Process> {
+    let all = all();
+    let mut found: Vec<Process> = Vec::new();
+    let mut of = vec![pid];
+    while let Some(parent) = of.pop() {
+        for process in all.iter().filter(|process| process.parent == parent) {
+            of.push(process.pid);
+            found.push(process.clone());
+        }
+    }
+    found
+}
+
+/// Kills a process that was seen before, if it still is that one.
+pub fn kill(seen: &Process) {
+    if process(seen.pid).is_some_and(|now| now.started == seen.started) {
+        let pid = nix::unistd::Pid::from_raw(seen.pid);
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+    }
+}
+
+/// How many descriptors a process has open.
+pub fn fd_count(pid: i32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map(Iterator::count).unwrap_or(0)
+}
+
+/// One number of /proc/PID/status, such as `VmRSS` (in KiB) or `Threads`.
+pub fn status_number(pid: i32, name: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Polls until `test` holds; panics with `what` after [`PATIENCE`].
+#[track_caller]
+pub fn eventually(what: &str, mut test: impl FnMut() -> bool) {
+    eventually_some(what, || test().then_some(()));
+}
+
+/// Polls until `test` gives something, and gives that.
+#[track_caller]
+pub fn eventually_some<T>(what: &str, mut test: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = test() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}

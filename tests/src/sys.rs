@@ -1,0 +1,98 @@
+//! The only unsafe code of the tests: what runs between fork and exec.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::stat::Mode;
+
+/// Runs `step` in the child before exec. It must only make system calls.
+fn before_exec<F>(command: &mut Command, step: F)
+where
+    F: FnMut() -> io::Result<()> + Send + Sync + 'static,
+{
+    // SAFETY: the steps of this module only make async-signal-safe system
+    // calls and touch no memory that another thread may hold a lock on.
+    unsafe { command.pre_exec(step) };
+}
+
+/// SIGKILL for the child when the thread that started it ends: a test that is
+/// killed leaves nothing behind.
+pub fn die_with_parent(command: &mut Command) {
+    before_exec(command, || Ok(nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?));
+}
+
+/// Soft and hard limit of the child.
+pub fn limit(command: &mut Command, resource: Resource, soft: u64, hard: u64) {
+    before_exec(command, move || Ok(setrlimit(resource, soft, hard)?));
+}
+
+/// The child's umask.
+pub fn umask(command: &mut Command, mask: u32) {
+    let mask = Mode::from_bits_truncate(mask);
+    before_exec(command, move || {
+        nix::sys::stat::umask(mask);
+        Ok(())
+    });
+}
+
+/// Closes a descriptor in the child, as `<&-` does.
+pub fn close(command: &mut Command, fd: RawFd) {
+    before_exec(command, move || {
+        // SAFETY: closes the child's own copy; EBADF is what we want anyway.
+        unsafe { libc::close(fd) };
+        Ok(())
+    });
+}
+
+/// Gives the child a descriptor under a number, as a service manager does.
+pub fn pass(command: &mut Command, fd: RawFd, number: RawFd) {
+    before_exec(command, move || {
+        // SAFETY: duplicates into a number of the child that nobody owns; the
+        // copy is not close-on-exec.
+        let done = unsafe { libc::dup2(fd, number) };
+        if done == number { Ok(()) } else { Err(io::Error::last_os_error()) }
+    });
+}
+
+/// A session of its own for the child, with the terminal on its stdin as the
+/// controlling one.
+pub fn controlling_terminal(command: &mut Command) {
+    before_exec(command, || {
+        nix::unistd::setsid()?;
+        // SAFETY: TIOCSCTTY takes an int and touches no memory.
+        let done = unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    });
+}
+
+/// Ignores and blocks signals in the child: what a tool must not inherit.
+pub fn ignore_and_block(command: &mut Command, signals: &'static [nix::sys::signal::Signal]) {
+    use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+    before_exec(command, move || {
+        let mut set = SigSet::empty();
+        for signal in signals {
+            // SAFETY: SIG_IGN installs no handler.
+            unsafe { libc::signal(*signal as libc::c_int, libc::SIG_IGN) };
+            set.add(*signal);
+        }
+        Ok(sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?)
+    });
+}
+
+/// The window size that the kernel knows for a terminal.
+pub fn set_window(fd: RawFd, rows: u16, columns: u16) -> io::Result<()> {
+    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: TIOCSWINSZ reads one winsize, which outlives the call.
+    let done = unsafe { libc::ioctl(fd, libc::TIOCSWINSZ, &raw const size) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Takes a descriptor that the kernel has just made for us.
+pub fn own(fd: RawFd) -> OwnedFd {
+    // SAFETY: it came by recvmsg, and nobody else knows its number.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}

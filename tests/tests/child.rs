@@ -1,0 +1,128 @@
+//! What a tool is born with: descriptors, session, signals, limits.
+
+use nix::sys::resource::Resource;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::os::fd::AsFd;
+use tool_broker_tests::{Outcome, Server, Setup, run, sys};
+
+/// What a script says when it is started by fds (the client's way), buffered
+/// and streamed: every start must be the same.
+fn three_ways(server: &Server, script: &str) -> [String; 3] {
+    let fds = run(server.client("sh").args(["-c", script]), b"").success();
+    let request = json!({"tool":"sh","args":["-c",script],"cwd":server.ws()});
+    let reply = server.connect().call(&request);
+    assert_eq!(reply["exit_code"], json!(0), "{reply}");
+    let buffered = reply["stdout"].as_str().expect("text").to_owned();
+    let mut wire = server.connect();
+    let mut request = request;
+    request["stdio"] = json!("stream");
+    wire.send_json(&request);
+    wire.send_input(b"");
+    let got = wire.recv_stream();
+    assert_eq!(got.last["exit_code"], json!(0), "{:?}", got.last);
+    [fds, buffered, String::from_utf8(got.stdout).expect("text")]
+}
+
+#[test]
+fn only_the_three_standard_descriptors_are_open() {
+    let server = Server::start(|_| ());
+    // Other calls under way, with descriptors of theirs in the server.
+    let mut busy = server.connect();
+    busy.send_json(&json!({"tool":"sh","args":["-c","touch up; sleep 60"],"cwd":server.ws()}));
+    tool_broker_tests::eventually("the other call runs", || server.ws().join("up").exists());
+    for said in three_ways(&server, "ls /proc/$$/fd; true") {
+        assert_eq!(said, "0\n1\n2\n");
+    }
+}
+
+#[test]
+fn descriptors_that_the_client_was_born_with_stay_with_it() {
+    let server = Server::start(|_| ());
+    let mut outer = std::process::Command::new("/bin/sh");
+    outer.arg("-c").arg("exec 5</etc/passwd 9>/dev/null; \"$TOOL\" -c 'ls /proc/$$/fd; true'");
+    outer
+        .env("TOOL", server.path("bin/sh"))
+        .env("TOOL_SOCKET", server.socket())
+        .current_dir(server.ws());
+    drop(server.client("sh"));
+    assert_eq!(run(&mut outer, b"").success(), "0\n1\n2\n");
+}
+
+#[test]
+fn a_tool_leads_a_session_and_a_group_and_has_no_terminal() {
+    let server = Server::start(|_| ());
+    for said in three_ways(&server, "echo $$; cut -d' ' -f1,5,6,7 /proc/$$/stat; true") {
+        let (pid, rest) = said.split_once('\n').expect("two lines");
+        assert_eq!(rest, format!("{pid} {pid} {pid} 0\n"));
+    }
+}
+
+#[test]
+fn no_signal_is_blocked_or_ignored_whatever_server_and_client_were_born_with() {
+    const SIGNALS: &[Signal] =
+        &[Signal::SIGHUP, Signal::SIGINT, Signal::SIGPIPE, Signal::SIGUSR1, Signal::SIGCHLD];
+    let setup = Setup::new();
+    let mut serve = setup.serve();
+    sys::ignore_and_block(&mut serve, SIGNALS);
+    let server = Server::start_command(setup, serve);
+    let script = "grep -E '^(SigBlk|SigIgn|ShdPnd|SigPnd)' /proc/$$/status; true";
+    for said in three_ways(&server, script) {
+        assert_eq!(said.matches(":\t0000000000000000\n").count(), 4, "{said}");
+    }
+    let mut client = server.client("sh");
+    sys::ignore_and_block(&mut client, SIGNALS);
+    let outcome: Outcome = run(client.args(["-c", script]), b"");
+    assert_eq!(outcome.success().matches(":\t0000000000000000\n").count(), 4, "{outcome:?}");
+}
+
+#[test]
+fn the_limits_on_descriptors_are_those_that_the_server_was_born_with() {
+    let server = Server::start(|s| s.limit(Resource::RLIMIT_NOFILE, 777, 3000));
+    for said in three_ways(&server, "ulimit -Sn; ulimit -Hn") {
+        assert_eq!(said, "777\n3000\n");
+    }
+}
+
+#[test]
+fn a_descriptor_that_is_not_named_is_dev_null() {
+    let server = Server::start(|_| ());
+    let mut wire = server.connect();
+    let out = tempfile::tempfile().expect("a file");
+    let script = "readlink /proc/$$/fd/0; readlink /proc/$$/fd/2; true";
+    let request =
+        json!({"tool":"sh","args":["-c",script],"cwd":server.ws(),"stdio":"fds","fds":[1]});
+    wire.send_with_fds(&request, &[out.as_fd()]);
+    let last = wire.recv_json();
+    assert_eq!(last["exit_code"], json!(0), "{last}");
+    assert_eq!(text(out), "/dev/null\n/dev/null\n");
+}
+
+#[test]
+fn passed_descriptors_are_the_callers_own_in_the_order_of_their_numbers() {
+    let server = Server::start(|_| ());
+    let input = server.file("ws/input", "from a file", 0o644);
+    let (out, err) = (tempfile::tempfile().expect("a file"), tempfile::tempfile().expect("a file"));
+    let input = File::open(input).expect("open");
+    let mut wire = server.connect();
+    let request = json!({
+        "tool":"sh","args":["-c","cat; echo err >&2; exit 3"],"cwd":server.ws(),
+        "stdio":"fds","fds":[2,0,1],
+    });
+    wire.send_with_fds(&request, &[err.as_fd(), input.as_fd(), out.as_fd()]);
+    let last: Value = wire.recv_json();
+    assert_eq!(last["exit_code"], json!(3), "{last}");
+    assert!(last.get("stdout").is_none() && last["duration_ms"].is_u64(), "{last}");
+    assert!(last["call_id"].is_string(), "{last}");
+    assert_eq!((text(out).as_str(), text(err).as_str()), ("from a file", "err\n"));
+}
+
+/// What was written to a file whose offset the tool moved.
+fn text(mut file: File) -> String {
+    use std::io::{Read as _, Seek as _};
+    let mut text = String::new();
+    file.rewind().expect("seek");
+    file.read_to_string(&mut text).expect("text");
+    text
+}
