@@ -84,7 +84,10 @@ impl Reply {
         match serde_json::to_vec(self) {
             Ok(payload) if payload.len() <= limits::MAX_FRAME => payload,
             Ok(_) => self.too_large(),
-            Err(_) => br#"{"exit_code":125,"code":"internal","error":"the reply could not be written"}"#.to_vec(),
+            Err(_) => {
+                br#"{"exit_code":125,"code":"internal","error":"the reply could not be written"}"#
+                    .to_vec()
+            }
         }
     }
 

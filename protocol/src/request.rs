@@ -245,6 +245,7 @@ fn extend(list: &mut Vec<Text>, rest: Vec<Text>, how: More) -> Result<(), Refusa
 }
 
 #[cfg(test)]
+#[allow(clippy::string_slice, reason = "ASCII only")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -88,7 +88,9 @@ impl<'de> Deserialize<'de> for Text {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Text, A::Error> {
                 let Some("b64") = map.next_key::<String>()?.as_deref() else {
-                    return Err(de::Error::custom("an object in place of a string must be {\"b64\":…}"));
+                    return Err(de::Error::custom(
+                        "an object in place of a string must be {\"b64\":…}",
+                    ));
                 };
                 let encoded = map.next_value::<String>()?;
                 if map.next_key::<String>()?.is_some() {
@@ -121,9 +123,17 @@ mod tests {
 
     #[test]
     fn what_is_not_a_string_is_refused() {
-        for json in [r#""a\u0000b""#, r#"{"b64":"AA=="}"#, r#"{"b64":"?"}"#, r#"{"b65":"YQ=="}"#,
-            r#"{"b64":"YQ==","x":1}"#, "1", "null", "[]", r#""\ud800""#]
-        {
+        for json in [
+            r#""a\u0000b""#,
+            r#"{"b64":"AA=="}"#,
+            r#"{"b64":"?"}"#,
+            r#"{"b65":"YQ=="}"#,
+            r#"{"b64":"YQ==","x":1}"#,
+            "1",
+            "null",
+            "[]",
+            r#""\ud800""#,
+        ] {
             assert!(serde_json::from_str::<Text>(json).is_err(), "{json}");
         }
     }

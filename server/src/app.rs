@@ -254,7 +254,7 @@ fn lock_state(path: &Path) -> Result<Flock<std::fs::File>, AppError> {
     make_state_directory(path)?;
     let file = std::fs::File::create(path.join("lock")).map_err(state_error(path))?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock)
-        .map_err(|_| AppError::StateInUse(path.to_owned()))
+        .map_err(|_held| AppError::StateInUse(path.to_owned()))
 }
 
 /// This instance's number, which stays the same from start to start: by it a
@@ -346,8 +346,7 @@ fn open_sockets(
     let control = Place { path: config.control_socket.clone(), mode: 0o600, group: None };
     let mut sockets = vec![(open(&main)?, rules(0, None, false))];
     for (index, spec) in config.listen.iter().enumerate() {
-        let place =
-            Place { path: spec.path.clone(), mode: spec.mode, group: spec.group.clone() };
+        let place = Place { path: spec.path.clone(), mode: spec.mode, group: spec.group.clone() };
         sockets.push((open(&place)?, rules(index + 1, spec.tools.clone(), false)));
     }
     let mut own = rules(usize::MAX, None, true);
@@ -512,12 +511,14 @@ async fn stop(config: &Config, broker: &Broker, acceptor: &Acceptor, closed: &Ca
     }
     broker.stop.cancel();
     let patience = config.timeouts.grace + Duration::from_secs(3);
-    drop(timeout(patience, async {
-        while broker.admission.load() != (0, 0) {
-            sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await);
+    drop(
+        timeout(patience, async {
+            while broker.admission.load() != (0, 0) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await,
+    );
     // The last replies are on their way.
     drop(timeout(Duration::from_millis(200), acceptor.sessions().wait()).await);
     let left = broker.executor.trees().end_all(config.timeouts.grace).await;

@@ -44,7 +44,8 @@ pub(crate) fn client(directory: &Path, set: Option<&Path>) -> PathBuf {
     if directory.join("tool-client").is_file() {
         return PathBuf::from("tool-client");
     }
-    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("tool-client")));
+    let beside =
+        std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("tool-client")));
     beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from("tool-client"))
 }
 

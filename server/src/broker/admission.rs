@@ -90,7 +90,7 @@ impl Admission {
         for queue in queues {
             places.push(queue.acquire_owned().await.map_err(|_closed| stopping())?);
         }
-        places.try_into().map(|places| Permit { _places: places }).map_err(|_| stopping())
+        places.try_into().map(|places| Permit { _places: places }).map_err(|_number| stopping())
     }
 
     /// Running and waiting calls.

@@ -22,8 +22,8 @@ mod status;
 mod workspace;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
@@ -168,7 +168,13 @@ impl Broker {
         self.workspace.enter(cwd.as_bytes())
     }
 
-    fn plan(&self, tool: &Tool, request: &Request, entered: Entered, number: u32) -> Result<Plan, Refusal> {
+    fn plan(
+        &self,
+        tool: &Tool,
+        request: &Request,
+        entered: Entered,
+        number: u32,
+    ) -> Result<Plan, Refusal> {
         let home = self.homes.ensure(&tool.name)?;
         plan::build(&self.environment, tool, &home, request, entered, number)
     }
@@ -261,20 +267,29 @@ fn not_started(error: &RunError, tool: &Tool, plan: &Plan) -> Refusal {
     match error {
         RunError::Resources(errno) => Refusal::new(
             Code::SpawnFailed,
-            format!("cannot start {program}: {} (the server is short of it): try again later", errno.desc()),
+            format!(
+                "cannot start {program}: {} (the server is short of it): try again later",
+                errno.desc()
+            ),
         ),
-        RunError::Directory(errno) => {
-            Refusal::new(Code::CwdNotFound, format!("the directory cannot be entered: {}", errno.desc()))
-        }
-        RunError::Exec(Errno::E2BIG) => {
-            Refusal::new(Code::RequestTooLarge, "the arguments and environment are too long for the kernel")
-        }
+        RunError::Directory(errno) => Refusal::new(
+            Code::CwdNotFound,
+            format!("the directory cannot be entered: {}", errno.desc()),
+        ),
+        RunError::Exec(Errno::E2BIG) => Refusal::new(
+            Code::RequestTooLarge,
+            "the arguments and environment are too long for the kernel",
+        ),
         RunError::Exec(Errno::ENOENT | Errno::ENOTDIR) => Refusal::new(
             Code::NotInstalled,
-            format!("{program} is not there, or its interpreter is not: install it beside the server, or mend {}", tool.origin),
+            format!(
+                "{program} is not there, or its interpreter is not: install it beside the server, or mend {}",
+                tool.origin
+            ),
         ),
-        RunError::Exec(errno) => {
-            Refusal::new(Code::NotInstalled, format!("{program} cannot be executed: {}", errno.desc()))
-        }
+        RunError::Exec(errno) => Refusal::new(
+            Code::NotInstalled,
+            format!("{program} cannot be executed: {}", errno.desc()),
+        ),
     }
 }

@@ -38,7 +38,8 @@ pub(crate) fn build(
     let environment = environment.build(&of);
     let longest = arguments.iter().chain(&environment).map(|string| string.as_bytes().len()).max();
     if longest.is_some_and(|length| length > limits::MAX_STRING) {
-        let message = format!("one argument or variable is longer than {} bytes", limits::MAX_STRING);
+        let message =
+            format!("one argument or variable is longer than {} bytes", limits::MAX_STRING);
         return Err(Refusal::new(Code::RequestTooLarge, message));
     }
     Ok(Plan {

@@ -98,14 +98,15 @@ pub(crate) async fn run_in_foreground(
     for tool in tools.iter().filter(|tool| tool.setup.is_some()) {
         let result = run(broker, tool, broker.setups.timeout).await;
         well &= result.is_ok();
-        tell(&tool.name, result.as_ref().map(|()| ()).map_err(String::as_str));
+        tell(&tool.name, result.as_ref().copied().map_err(String::as_str));
     }
     well
 }
 
 async fn run(broker: &Broker, tool: &Tool, timeout: Duration) -> Result<(), String> {
     let plan = plan(broker, tool, timeout)?;
-    let approved = policy::decide(Decision::Allow, plan).map_err(|_| "refused".to_owned())?;
+    let approved =
+        policy::decide(Decision::Allow, plan).map_err(|decision| decision.as_str().to_owned())?;
     let (_signals, signals) = mpsc::channel(1);
     let hear = Hear { signals, gone: CancellationToken::new(), stop: broker.stop.clone() };
     let report = broker.executor.run(&approved, Io::Captured, hear).await;
@@ -130,8 +131,7 @@ fn plan(broker: &Broker, tool: &Tool, timeout: Duration) -> Result<Plan, String>
     let home = ensure(&broker.homes, tool)?;
     let folder = script.parent().unwrap_or(Path::new("/"));
     let root = Root::open(folder).map_err(|errno| cannot("open", folder, errno))?;
-    let directory =
-        root.directory("".as_ref()).map_err(|errno| cannot("enter", folder, errno))?;
+    let directory = root.directory("".as_ref()).map_err(|errno| cannot("enter", folder, errno))?;
     let of = Of { tool, home: home.as_os_str().as_bytes(), offered: &[], cwd: b"", args: &[] };
     let mut environment = broker.environment.build(&of);
     let roots: Vec<&[u8]> =

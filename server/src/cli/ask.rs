@@ -22,7 +22,8 @@ pub(super) fn run(config: &Config, verb: &str, as_json: bool) -> ExitCode {
     let answer = match ask(socket, verb) {
         Ok(answer) => answer,
         Err(error) => {
-            let variable = if control { "TOOL_CONTROL_SOCKET (or STATE_DIR)" } else { "TOOL_SOCKET" };
+            let variable =
+                if control { "TOOL_CONTROL_SOCKET (or STATE_DIR)" } else { "TOOL_SOCKET" };
             complain(&format!(
                 "no server answers at {}: {error}; start `tool-server serve`, or set {variable}",
                 socket.display()
@@ -105,7 +106,12 @@ fn print_status(answer: &Value) {
             "" => String::new(),
             state => format!(", setup {state}"),
         };
-        say(&format!("tool {}: {}, {}{setup}", text(tool, "name"), text(tool, "runs"), text(tool, "default")));
+        say(&format!(
+            "tool {}: {}, {}{setup}",
+            text(tool, "name"),
+            text(tool, "runs"),
+            text(tool, "default")
+        ));
         for warning in list(tool, "warnings") {
             say(&format!("  warning: {}", warning.as_str().unwrap_or_default()));
         }
@@ -113,7 +119,11 @@ fn print_status(answer: &Value) {
     print_problems(answer);
     for daemon in list(answer, "left_behind") {
         let pid = daemon.get("pid").and_then(Value::as_i64).unwrap_or(0);
-        say(&format!("left by call {}: pid {pid}: {}", text(daemon, "call"), text(daemon, "command")));
+        say(&format!(
+            "left by call {}: pid {pid}: {}",
+            text(daemon, "call"),
+            text(daemon, "command")
+        ));
     }
     if answer.get("truncated").is_some() {
         say("(more than fits one answer: not all is shown)");

@@ -34,5 +34,9 @@ pub(super) fn runs(tool: &Tool) -> String {
 
 /// What decides about a tool's calls.
 fn rule(tool: &Tool) -> String {
-    if tool.unrestricted() { "unrestricted".to_owned() } else { format!("default {}", tool.default) }
+    if tool.unrestricted() {
+        "unrestricted".to_owned()
+    } else {
+        format!("default {}", tool.default)
+    }
 }

@@ -18,7 +18,10 @@ pub(super) fn run(config: &Config, words: &[OsString]) -> ExitCode {
     let snapshot = snapshot(config);
     let Some(tool) = name.to_str().and_then(|name| snapshot.tools.get(name)) else {
         let name = name.as_encoded_bytes().escape_ascii();
-        let about = snapshot.problems.iter().find(|problem| problem.tool.as_deref() == Some(&name.to_string()));
+        let about = snapshot
+            .problems
+            .iter()
+            .find(|problem| problem.tool.as_deref() == Some(&name.to_string()));
         match about {
             Some(problem) => complain(&format!("{name} cannot be used: {problem}")),
             None => complain(&format!(
@@ -32,9 +35,10 @@ pub(super) fn run(config: &Config, words: &[OsString]) -> ExitCode {
         words.filter_map(Text::new).collect()
     };
     let args = texts(&mut args.iter().map(|word| word.as_bytes().to_vec()));
-    let offered = texts(&mut std::env::vars_os().map(|(name, value)| {
-        [name.as_bytes(), b"=", value.as_bytes()].concat()
-    }));
+    let offered = texts(
+        &mut std::env::vars_os()
+            .map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat()),
+    );
     let home = Homes::new(&config.state_dir).path(&tool.name);
     let cwd = std::env::current_dir().unwrap_or_default();
     let of = Of {

@@ -134,7 +134,6 @@ fn fail(error: &dyn std::fmt::Display) -> ExitCode {
 }
 
 /// Prints to stdout; a reader that went away is the end of it.
-#[allow(clippy::print_stdout, reason = "the one place that prints")]
 fn say(text: &str) {
     use std::io::Write;
     drop(writeln!(std::io::stdout().lock(), "{text}"));

@@ -183,6 +183,7 @@ fn bad(
 
 impl Config {
     /// Every setting, its value and where it came from.
+    #[cfg(test)]
     pub(crate) fn origins(&self) -> &[Effective] {
         &self.effective
     }

@@ -52,7 +52,7 @@ impl Capture {
         if let Ok(mut overflow) = self.overflow.lock()
             && let Some(sender) = overflow.take()
         {
-            drop(sender.send(seen));
+            sender.send(seen).ok();
         }
         false
     }

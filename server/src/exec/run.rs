@@ -104,11 +104,6 @@ impl Executor {
         &self.trees
     }
 
-    /// Whether calls have cgroups.
-    pub(crate) fn has_cgroups(&self) -> bool {
-        self.cgroups.is_some()
-    }
-
     /// Runs the plan to its end. When this returns, the tool's process has
     /// ended; where something else than the process ended the call, so has
     /// every process of it.

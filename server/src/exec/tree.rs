@@ -171,7 +171,7 @@ impl Trees {
             for signal in signals {
                 // It may have ended, or be a set-uid program's: then the next
                 // census shows it again, and the caller counts it.
-                drop(handle.signal(*signal));
+                handle.signal(*signal).ok();
             }
         }
     }

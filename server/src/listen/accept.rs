@@ -196,7 +196,8 @@ fn identify(socket: &tokio::net::UnixStream, rules: &Rules) -> Result<Peer, Refu
         return Ok(peer);
     }
     warn!(uid, gid, "refused a peer");
-    let message = format!("uid {uid}, gid {gid} may not use this socket: see peers.uids, peers.gids");
+    let message =
+        format!("uid {uid}, gid {gid} may not use this socket: see peers.uids, peers.gids");
     Err(Refusal::new(Code::PeerRefused, message))
 }
 

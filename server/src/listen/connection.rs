@@ -140,7 +140,8 @@ impl Reader {
     pub(crate) fn take_descriptors(&mut self) -> Result<Vec<OwnedFd>, Refusal> {
         if std::mem::take(&mut self.truncated) {
             self.descriptors.clear();
-            let message = "more descriptors came than the server can take (it may be short of them)";
+            let message =
+                "more descriptors came than the server can take (it may be short of them)";
             return Err(bad(Code::BadFds, message));
         }
         Ok(std::mem::take(&mut self.descriptors))
@@ -166,8 +167,8 @@ impl Reader {
             self.buffer.resize(start + READ, 0);
             let room = self.buffer.get_mut(start..).unwrap_or_default();
             let socket = &self.socket;
-            let result = socket
-                .try_io(Interest::READABLE, || descriptors::receive(socket.as_fd(), room));
+            let result =
+                socket.try_io(Interest::READABLE, || descriptors::receive(socket.as_fd(), room));
             match result {
                 Ok(Received { bytes, descriptors, truncated }) => {
                     self.buffer.truncate(start + bytes);

@@ -187,9 +187,7 @@ impl Session {
                 self.give_up(Refusal::new(Code::BadFrame, "a chunk of stdin belongs to no call"))
             }
             Ok(_) => self.give_up(Refusal::new(Code::BadFrame, "only the server sends output")),
-            Err(code) => {
-                self.give_up(Refusal::new(code, "the first byte of a payload is { or 0"))
-            }
+            Err(code) => self.give_up(Refusal::new(code, "the first byte of a payload is { or 0")),
         }
     }
 
@@ -216,7 +214,7 @@ impl Session {
             Incoming::Control(Control::Signal(signal, id)) => {
                 for (name, signals) in &self.signals {
                     if *name == id || self.exclusive {
-                        drop(signals.try_send(signal));
+                        signals.try_send(signal).ok();
                     }
                 }
                 Ok(())

@@ -100,8 +100,9 @@ pub(crate) fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
 
 /// Whether a descriptor is a terminal: what the broker never hands to a tool.
 pub(crate) fn is_terminal(descriptor: BorrowedFd<'_>) -> bool {
-    let is_character = fstat(descriptor)
-        .is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFCHR);
+    let is_character = fstat(descriptor).is_ok_and(|stat| {
+        SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFCHR
+    });
     is_character && nix::unistd::isatty(descriptor).unwrap_or(true)
 }
 

@@ -52,9 +52,10 @@ impl Marks {
     pub(crate) fn new(server: u32) -> Option<Marks> {
         let own = read_limits(Pid::this()).ok()?;
         // A server that itself runs as a marked tool takes a lower base.
-        let base = (57..=62).rev().map(|bit| 1u64 << bit).find(|base| {
-            own.iter().all(|limit| *limit >= base.saturating_add(1 << BITS))
-        })?;
+        let base = (57..=62)
+            .rev()
+            .map(|bit| 1u64 << bit)
+            .find(|base| own.iter().all(|limit| *limit >= base.saturating_add(1 << BITS)))?;
         Some(Marks { base, server: server & 0x00ff_ffff })
     }
 

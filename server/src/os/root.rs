@@ -91,7 +91,9 @@ mod tests {
         for name in ["", ".", "a", "a/b", "a/../a/b", "within"] {
             assert_eq!(open(name), Ok(()), "{name}");
         }
-        for name in ["..", "../root-evil", "a/../../x", "absolute", "relative", "dangling", "/etc", "/no"] {
+        for name in
+            ["..", "../root-evil", "a/../../x", "absolute", "relative", "dangling", "/etc", "/no"]
+        {
             assert_eq!(open(name), Err(Errno::EXDEV), "{name}");
         }
         assert_eq!(open("missing"), Err(Errno::ENOENT));

@@ -198,6 +198,8 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 #[cfg(target_arch = "x86_64")]
 unsafe fn clone_and_run(arguments: *const CloneArguments, child: *mut Child) -> isize {
     let result: isize;
+    #[allow(clippy::cast_possible_truncation, reason = "435, on a 64-bit target")]
+    let number = libc::SYS_clone3 as isize;
     // SAFETY: the registers that the kernel clobbers are named; the child never
     // comes back to this frame, since it leaves by execve or _exit.
     unsafe {
@@ -210,7 +212,7 @@ unsafe fn clone_and_run(arguments: *const CloneArguments, child: *mut Child) -> 
             "call r13",
             "ud2",
             "2:",
-            inlateout("rax") libc::SYS_clone3 as isize => result,
+            inlateout("rax") number => result,
             in("rdi") arguments,
             in("rsi") size_of::<CloneArguments>(),
             in("r12") child,

@@ -105,6 +105,7 @@ impl Registry {
     }
 
     /// Follows the snapshots.
+    #[cfg(test)]
     pub(crate) fn subscribe(&self) -> channel::Receiver<Arc<Snapshot>> {
         self.current.subscribe()
     }
