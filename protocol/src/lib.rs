@@ -11,6 +11,7 @@
 pub mod control;
 pub mod reply;
 pub mod request;
+mod strict;
 pub mod text;
 
 pub use control::{Control, Signal};

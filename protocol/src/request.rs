@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::control::{Control, Signal};
+use crate::strict::Strict;
 use crate::text::Text;
 use crate::{Code, Refusal, json, limits};
 
@@ -126,16 +127,14 @@ fn parse(payload: &[u8]) -> Result<Raw, Refusal> {
         let message = format!("the message nests deeper than {}", limits::MAX_DEPTH);
         return Err(Refusal::new(Code::BadJson, message));
     }
-    serde_json::from_slice(payload).map_err(|error| {
-        let text = error.to_string();
-        let code = match error.classify() {
-            serde_json::error::Category::Data if !text.starts_with("duplicate field") => {
-                Code::BadRequest
-            }
-            _ => Code::BadJson,
-        };
-        Refusal::new(code, format!("the message is not understood: {text}"))
-    })
+    let understood = |error: serde_json::Error, code| {
+        Refusal::new(code, format!("the message is not understood: {error}"))
+    };
+    // What is wrong here is wrong with the JSON; what is wrong below, with what
+    // it says.
+    let _form: Strict =
+        serde_json::from_slice(payload).map_err(|error| understood(error, Code::BadJson))?;
+    serde_json::from_slice(payload).map_err(|error| understood(error, Code::BadRequest))
 }
 
 fn environment(env: Option<RawEnv>) -> Result<Vec<Text>, Refusal> {

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -225,6 +225,7 @@ pub(crate) fn build(
             instance,
             started: Instant::now(),
             tree,
+            hidden_peers: AtomicBool::new(false),
             sockets: std::iter::once(&config.socket)
                 .chain(config.listen.iter().map(|listen| &listen.path))
                 .map(|path| path.display().to_string())
@@ -497,10 +498,8 @@ async fn collect_on(signals: AsyncFd<Signals>, broker: Option<Arc<Broker>>) {
 }
 
 async fn stop(config: &Config, broker: &Broker, acceptor: &Acceptor, closed: &CancellationToken) {
+    // Who connects now is told so: the sockets stay open until the calls are over.
     broker.draining.cancel();
-    closed.cancel();
-    acceptor.sessions().close();
-    // Connections that only wait for their peer are not waited for.
     let idle = async {
         while broker.admission.load() != (0, 0) {
             sleep(Duration::from_millis(10)).await;
@@ -519,7 +518,10 @@ async fn stop(config: &Config, broker: &Broker, acceptor: &Acceptor, closed: &Ca
         })
         .await,
     );
-    // The last replies are on their way.
+    closed.cancel();
+    acceptor.sessions().close();
+    // The last replies are on their way; a connection that only waits for its
+    // peer is not waited for.
     drop(timeout(Duration::from_millis(200), acceptor.sessions().wait()).await);
     let left = broker.executor.trees().end_all(config.timeouts.grace).await;
     if left > 0 {

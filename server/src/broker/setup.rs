@@ -18,11 +18,14 @@ use tracing::{Instrument, info, info_span, warn};
 
 use super::environment::Of;
 use super::{Broker, Homes};
-use crate::exec::{Hear, Io, Outcome, Plan, Report};
+use crate::exec::{Chunk, Hear, Io, Outcome, Plan, Report};
 use crate::os::process::Exit;
 use crate::os::root::Root;
 use crate::policy::{self, Decision};
 use crate::registry::Tool;
+
+/// Bytes of a line of the log, at most.
+const LONGEST_LINE: usize = 4096;
 
 /// How far a tool's setup is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,20 +112,39 @@ async fn run(broker: &Broker, tool: &Tool, timeout: Duration) -> Result<(), Stri
         policy::decide(Decision::Allow, plan).map_err(|decision| decision.as_str().to_owned())?;
     let (_signals, signals) = mpsc::channel(1);
     let hear = Hear { signals, gone: CancellationToken::new(), stop: broker.stop.clone() };
-    let report = broker.executor.run(&approved, Io::Captured, hear).await;
-    let Report { outcome, stdout, stderr, .. } = report.map_err(|error| error.to_string())?;
-    for line in stdout.split(|byte| *byte == b'\n').chain(stderr.split(|byte| *byte == b'\n')) {
-        if !line.is_empty() {
-            info!("setup.sh: {}", line.escape_ascii());
-        }
-    }
+    // Nobody writes to its input: it is at its end from the start.
+    let (_, input) = mpsc::channel(1);
+    let (output, lines) = mpsc::channel(1);
+    let io = Io::Streamed { input, output };
+    let (report, ()) = tokio::join!(broker.executor.run(&approved, io, hear), log_lines(lines));
+    let Report { outcome, .. } = report.map_err(|error| error.to_string())?;
     match outcome {
         Outcome::Exited(Exit::Code(0)) => Ok(()),
         Outcome::Exited(Exit::Code(code)) => Err(format!("exit status {code}")),
         Outcome::Exited(Exit::Signal(number)) => Err(format!("ended by signal {number}")),
         Outcome::TimedOut => Err(format!("took longer than {} s", timeout.as_secs())),
-        Outcome::OutputTooLarge(_) => Err("wrote more than 64 KiB".to_owned()),
-        Outcome::CallerGone | Outcome::Interrupted => Err("the server stopped".to_owned()),
+        Outcome::CallerGone | Outcome::Interrupted | Outcome::OutputTooLarge(_) => {
+            Err("the server stopped".to_owned())
+        }
+    }
+}
+
+/// Writes a setup's output to the log, line by line.
+async fn log_lines(mut output: mpsc::Receiver<Chunk>) {
+    let mut line = Vec::new();
+    while let Some(chunk) = output.recv().await {
+        for byte in &chunk.bytes {
+            if *byte == b'\n' || line.len() >= LONGEST_LINE {
+                info!("setup.sh: {}", line.escape_ascii());
+                line.clear();
+            }
+            if *byte != b'\n' {
+                line.push(*byte);
+            }
+        }
+    }
+    if !line.is_empty() {
+        info!("setup.sh: {}", line.escape_ascii());
     }
 }
 

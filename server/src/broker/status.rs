@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde::Serialize;
@@ -25,6 +25,8 @@ pub(crate) struct Facts {
     pub(crate) tree: String,
     /// The sockets, in words.
     pub(crate) sockets: Vec<String>,
+    /// Whether the kernel has hidden who a peer is (another user namespace).
+    pub(crate) hidden_peers: AtomicBool,
 }
 
 impl Facts {
@@ -41,6 +43,7 @@ pub(crate) struct Status {
     pid: u32,
     uptime_seconds: u64,
     sockets: Vec<String>,
+    peers: &'static str,
     calls: Calls,
     tree: String,
     tools: Vec<ToolStatus>,
@@ -100,6 +103,11 @@ impl Broker {
             pid: std::process::id(),
             uptime_seconds: self.facts.started.elapsed().as_secs(),
             sockets: self.facts.sockets.clone(),
+            peers: if self.facts.hidden_peers.load(Ordering::Relaxed) {
+                "by the socket they come through: the kernel shows some as uid 65534"
+            } else {
+                "by uid and gid"
+            },
             calls: Calls {
                 running,
                 waiting,

@@ -100,6 +100,7 @@ fn print_status(answer: &Value) {
         number(calls, "waiting"),
         number(calls, "finished")
     ));
+    say(&format!("peers: told apart {}", text(answer, "peers")));
     say(&format!("process trees: ended {}", text(answer, "tree")));
     for tool in list(answer, "tools") {
         let setup = match text(tool, "setup") {

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::net::UnixListener;
@@ -168,7 +169,7 @@ impl Acceptor {
             };
             let context = Arc::clone(&context);
             self.sessions.spawn(async move {
-                match identify(&socket, &context.rules) {
+                match identify(&socket, &context) {
                     Ok(peer) => session::serve(socket, context, peer).await,
                     Err(refusal) => refuse(&socket, refusal),
                 }
@@ -187,10 +188,17 @@ impl Acceptor {
     }
 }
 
-fn identify(socket: &tokio::net::UnixStream, rules: &Rules) -> Result<Peer, Refusal> {
+/// What uid_t shows of a user of another user namespace (kernel.overflowuid).
+const OVERFLOW_UID: u32 = 65_534;
+
+fn identify(socket: &tokio::net::UnixStream, context: &Context) -> Result<Peer, Refusal> {
+    let rules = &context.rules;
     let (uid, gid) = peer(std::os::fd::AsFd::as_fd(socket)).map_err(|errno| {
         Refusal::new(Code::PeerRefused, format!("who is calling is not known: {errno}"))
     })?;
+    if uid == OVERFLOW_UID {
+        context.broker.facts.hidden_peers.store(true, Ordering::Relaxed);
+    }
     let peer = Peer { socket: rules.socket, uid, gid };
     if rules.admits(peer) {
         return Ok(peer);
