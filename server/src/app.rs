@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -203,10 +203,10 @@ pub(crate) fn build(
         (Cgroup::Auto, For::Serving) => Tree::find(None, number),
         (Cgroup::Path(path), For::Serving) => Tree::find(Some(path), number),
     };
-    let tree = describe_tree(marks.is_some(), sealed, cgroups.as_ref());
     let inherited = (files.inherited.0 != files.now).then_some(files.inherited);
     let executor = Executor::new(Trees::new(marks), cgroups, inherited, config.timeouts.grace)
         .map_err(system("set up the start of processes"))?;
+    let tree = describe_tree(marks.is_some(), sealed, executor.cgroups());
     let registry = Arc::new(Registry::open(registry_options(config)));
     let mut instance = number;
     instance = instance.rotate_left(8) ^ std::process::id();
@@ -288,14 +288,14 @@ fn probe_openat2() -> Result<(), AppError> {
     }
 }
 
-fn describe_tree(marked: bool, sealed: bool, cgroups: Option<&Tree>) -> String {
+fn describe_tree(marked: bool, sealed: bool, cgroups: Option<PathBuf>) -> String {
     let mark = match (marked, sealed) {
         (true, true) => "by a mark that tools cannot shed",
         (true, false) => "by a mark (WEAK: tools have CAP_SYS_RESOURCE and could shed it)",
         (false, _) => "by ancestry alone (WEAK: the resource limits leave no room for a mark)",
     };
     match cgroups {
-        Some(tree) => format!("{mark}, and by cgroup.kill beneath {}", tree.path().display()),
+        Some(path) => format!("{mark}, and by cgroup.kill beneath {}", path.display()),
         None => mark.to_owned(),
     }
 }

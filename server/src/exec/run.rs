@@ -1,6 +1,7 @@
 //! One call from an approved plan to its report.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use super::supervise::{Outcome, supervise};
 use super::tree::{Target, Trees};
 use crate::os::cgroup::{Group, Tree};
 use crate::os::descriptors::{self, Here};
+use crate::os::root::Root;
 use crate::os::spawn::{Image, Step};
 use crate::policy::Approved;
 
@@ -84,14 +86,49 @@ impl Executor {
         files: Option<(u64, u64)>,
         grace: Duration,
     ) -> Result<Executor, Errno> {
-        Ok(Executor {
+        let mut executor = Executor {
             reaper: Reaper::new()?,
             trees,
             cgroups: cgroups.map(Mutex::new),
             null: descriptors::null()?,
             files,
             grace,
-        })
+        };
+        if !executor.lives_in_a_cgroup() {
+            executor.cgroups = None;
+        }
+        Ok(executor)
+    }
+
+    /// Whether a process that is started in a fresh cgroup lives. Where the
+    /// server's own cgroup was once killed, some kernels kill it at birth.
+    fn lives_in_a_cgroup(&self) -> bool {
+        let Some(group) = self.take_group() else { return false };
+        let Ok(root) = Root::open(Path::new("/")) else { return false };
+        let image = Image {
+            // Nothing to run: that it gets as far as to find that out is the proof.
+            program: c"/nonexistent/probe",
+            arguments: &[],
+            environment: &[],
+            directory: root.as_fd(),
+            stdio: [self.null.as_fd(); 3],
+            umask: 0o077,
+            files: None,
+            mark: None,
+            cgroup: Some(group.as_fd()),
+        };
+        let lives = match self.reaper.start(&image) {
+            Err(error) => error.step == Step::Exec,
+            Ok(_) => false,
+        };
+        self.give_back(Some(group));
+        lives
+    }
+
+    /// Where calls have cgroups, for people.
+    pub(crate) fn cgroups(&self) -> Option<PathBuf> {
+        let tree = self.cgroups.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(tree.path().to_owned())
     }
 
     /// The one that reaps.
@@ -114,7 +151,13 @@ impl Executor {
         mut hear: Hear,
     ) -> Result<Report, RunError> {
         let group = self.take_group();
-        let plumbing = Plumbing::lay(io, &self.null).map_err(RunError::Resources)?;
+        let plumbing = match Plumbing::lay(io, &self.null) {
+            Ok(plumbing) => plumbing,
+            Err(errno) => {
+                self.give_back(group);
+                return Err(RunError::Resources(errno));
+            }
+        };
         let started = self.start(plan.get(), &plumbing, group.as_ref());
         let ours = plumbing.keep_ours();
         let Started { pid, mut end } = match started {

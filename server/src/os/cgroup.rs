@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::unistd::Pid;
 
@@ -16,7 +17,10 @@ use nix::unistd::Pid;
 pub(crate) struct Tree {
     path: PathBuf,
     made: u32,
+    /// Empty ones, for later calls.
     free: Vec<Group>,
+    /// Ones that cannot be used again and are not empty yet.
+    left: Vec<Group>,
 }
 
 /// A cgroup for one call.
@@ -24,10 +28,14 @@ pub(crate) struct Tree {
 pub(crate) struct Group {
     directory: File,
     path: PathBuf,
+    killed: AtomicBool,
 }
 
 /// How many empty cgroups are kept for later calls.
 const KEEP: usize = 64;
+
+/// How many of those left are looked at again with each call.
+const LOOK: usize = 2;
 
 impl Tree {
     /// Where this process may make cgroups: beneath `wanted`, or beneath the
@@ -43,7 +51,7 @@ impl Tree {
         if fs::create_dir(&path).is_err() {
             clear(&path)?;
         }
-        let tree = Tree { path, made: 0, free: Vec::new() };
+        let tree = Tree { path, made: 0, free: Vec::new(), left: Vec::new() };
         // Creating is not enough: a process must be let in. The first call
         // would find out too late.
         let kill = fs::OpenOptions::new().write(true).open(tree.path.join("cgroup.kill"));
@@ -67,18 +75,31 @@ impl Tree {
             }
         };
         let directory = File::open(&path).ok()?;
-        Some(Group { directory, path })
+        Some(Group { directory, path, killed: AtomicBool::new(false) })
     }
 
-    /// Takes one back. One that still has processes (a call's daemons) is left
-    /// where it is, and goes with the server.
+    /// Takes one back. One that still has processes (a call's daemons) is kept
+    /// aside until they are gone.
     pub(crate) fn give_back(&mut self, group: Group) {
-        if group.is_empty() {
-            if self.free.len() < KEEP {
-                self.free.push(group);
-            } else {
-                drop(fs::remove_dir(&group.path));
+        self.settle(group);
+        for _ in 0..LOOK.min(self.left.len()) {
+            let oldest = self.left.remove(0);
+            self.settle(oldest);
+        }
+    }
+
+    fn settle(&mut self, group: Group) {
+        if !group.is_empty() {
+            self.left.push(group);
+        } else if group.killed.load(Ordering::Relaxed) || self.free.len() >= KEEP {
+            // One that was ever killed is not used again: a process that is
+            // cloned into it from outside dies at birth (the kernel compares
+            // the kill counts of the two cgroups; seen on Linux 6.18).
+            if fs::remove_dir(&group.path).is_err() {
+                self.left.push(group);
             }
+        } else {
+            self.free.push(group);
         }
     }
 
@@ -107,6 +128,7 @@ impl Group {
 
     /// Kills every process in it at once, forking ones included.
     pub(crate) fn kill(&self) -> bool {
+        self.killed.store(true, Ordering::Relaxed);
         fs::OpenOptions::new()
             .write(true)
             .open(self.path.join("cgroup.kill"))
