@@ -26,7 +26,7 @@ use crate::broker::{Admission, Bounds, Broker, Environment, Facts, Homes, Setups
 use crate::config::{Cgroup, Config, WatchMode};
 use crate::exec::{Executor, Trees, sweep_leftovers};
 use crate::links;
-use crate::listen::{Acceptor, Context, Limits, Listening, Place, Rules};
+use crate::listen::{Acceptor, Context, Limits, Listening, Place, Rules, paid_for};
 use crate::os::cgroup::Tree;
 use crate::os::mark::Marks;
 use crate::os::readiness;
@@ -129,7 +129,7 @@ async fn run(
     let limits = limits(config).within(files.now);
     let (reload, reloads) = mpsc::channel(16);
     let closed = CancellationToken::new();
-    let acceptor = Arc::new(Acceptor::new(&limits, closed.clone()));
+    let acceptor = Arc::new(Acceptor::new(&limits, sockets.len(), closed.clone()));
     for (listening, rules) in &sockets {
         let context = Context {
             broker: Arc::clone(&broker),
@@ -212,7 +212,7 @@ pub(crate) fn build(
     instance = instance.rotate_left(8) ^ std::process::id();
     let broker = Arc::new_cyclic(|this: &Weak<Broker>| Broker {
         registry,
-        admission: Admission::new(bounds(config)),
+        admission: Admission::new(bounds(config, files.now)),
         workspace,
         environment: environment(config),
         homes: Homes::new(&config.state_dir),
@@ -300,9 +300,9 @@ fn describe_tree(marked: bool, sealed: bool, cgroups: Option<PathBuf>) -> String
     }
 }
 
-fn bounds(config: &Config) -> Bounds {
+fn bounds(config: &Config, descriptors: u64) -> Bounds {
     Bounds {
-        calls: config.limits.calls,
+        calls: config.limits.calls.min(paid_for(descriptors)),
         per_tool: config.limits.calls_per_tool,
         per_peer: config.limits.calls_per_peer,
         waiting: config.limits.waiting,

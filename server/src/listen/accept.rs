@@ -43,17 +43,22 @@ pub(crate) struct Limits {
 
 /// Descriptors that one connection and its call may need at once: itself, a
 /// watch for its end, three that were passed or three pipes (both ends while a
-/// process is made), the directory.
-pub(crate) const DESCRIPTORS_EACH: u64 = 9;
+/// process is made), the directory, a cgroup.
+const DESCRIPTORS_EACH: u64 = 10;
 /// Descriptors that the server itself needs.
-pub(crate) const DESCRIPTORS_OWN: u64 = 24;
+const DESCRIPTORS_OWN: u64 = 24;
+
+/// How many calls, each on a connection of its own, a limit of descriptors pays
+/// for.
+pub(crate) fn paid_for(descriptors: u64) -> usize {
+    let paid = descriptors.saturating_sub(DESCRIPTORS_OWN) / DESCRIPTORS_EACH;
+    usize::try_from(paid).unwrap_or(usize::MAX).max(1)
+}
 
 impl Limits {
     /// As many connections as a limit of descriptors pays for.
     pub(crate) fn within(mut self, descriptors: u64) -> Limits {
-        let paid = descriptors.saturating_sub(DESCRIPTORS_OWN) / DESCRIPTORS_EACH;
-        let paid = usize::try_from(paid).unwrap_or(usize::MAX).max(1);
-        self.connections = self.connections.min(paid);
+        self.connections = self.connections.min(paid_for(descriptors));
         self
     }
 
@@ -137,9 +142,10 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// With room for so many.
-    pub(crate) fn new(limits: &Limits, closed: CancellationToken) -> Acceptor {
-        let room = Arc::new(Semaphore::new(limits.connections));
+    /// With room for so many, on so many sockets: each socket holds one place
+    /// while it waits for a connection, so that none can shut another out.
+    pub(crate) fn new(limits: &Limits, sockets: usize, closed: CancellationToken) -> Acceptor {
+        let room = Arc::new(Semaphore::new(limits.connections.saturating_add(sockets)));
         Acceptor { room, sessions: TaskTracker::new(), closed }
     }
 

@@ -4,6 +4,7 @@
 //! Owns: making, listing, killing and removing them. A cgroup is used again
 //! once it is empty: making one costs more than a process.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,10 +18,10 @@ use nix::unistd::Pid;
 pub(crate) struct Tree {
     path: PathBuf,
     made: u32,
-    /// Empty ones, for later calls.
-    free: Vec<Group>,
-    /// Ones that cannot be used again and are not empty yet.
-    left: Vec<Group>,
+    /// Empty ones, for later calls; by path, not open: descriptors are for calls.
+    free: Vec<PathBuf>,
+    /// Ones that are not empty yet, and whether they were killed.
+    left: VecDeque<(PathBuf, bool)>,
 }
 
 /// A cgroup for one call.
@@ -51,7 +52,7 @@ impl Tree {
         if fs::create_dir(&path).is_err() {
             clear(&path)?;
         }
-        let tree = Tree { path, made: 0, free: Vec::new(), left: Vec::new() };
+        let tree = Tree { path, made: 0, free: Vec::new(), left: VecDeque::new() };
         // Creating is not enough: a process must be let in. The first call
         // would find out too late.
         let kill = fs::OpenOptions::new().write(true).open(tree.path.join("cgroup.kill"));
@@ -61,8 +62,8 @@ impl Tree {
 
     /// A cgroup without a process in it.
     pub(crate) fn take(&mut self) -> Option<Group> {
-        if let Some(group) = self.free.pop() {
-            return Some(group);
+        if let Some(path) = self.free.pop() {
+            return Group::open(path);
         }
         // A name may still be taken by what a killed server left.
         let path = loop {
@@ -74,32 +75,33 @@ impl Tree {
                 Err(_) => return None,
             }
         };
-        let directory = File::open(&path).ok()?;
-        Some(Group { directory, path, killed: AtomicBool::new(false) })
+        Group::open(path)
     }
 
     /// Takes one back. One that still has processes (a call's daemons) is kept
     /// aside until they are gone.
     pub(crate) fn give_back(&mut self, group: Group) {
-        self.settle(group);
+        let killed = group.killed.load(Ordering::Relaxed);
+        self.settle(group.path, killed);
         for _ in 0..LOOK.min(self.left.len()) {
-            let oldest = self.left.remove(0);
-            self.settle(oldest);
+            if let Some((path, killed)) = self.left.pop_front() {
+                self.settle(path, killed);
+            }
         }
     }
 
-    fn settle(&mut self, group: Group) {
-        if !group.is_empty() {
-            self.left.push(group);
-        } else if group.killed.load(Ordering::Relaxed) || self.free.len() >= KEEP {
+    fn settle(&mut self, path: PathBuf, killed: bool) {
+        if !is_empty(&path) {
+            self.left.push_back((path, killed));
+        } else if killed || self.free.len() >= KEEP {
             // One that was ever killed is not used again: a process that is
             // cloned into it from outside dies at birth (the kernel compares
             // the kill counts of the two cgroups; seen on Linux 6.18).
-            if fs::remove_dir(&group.path).is_err() {
-                self.left.push(group);
+            if fs::remove_dir(&path).is_err() {
+                self.left.push_back((path, true));
             }
         } else {
-            self.free.push(group);
+            self.free.push(path);
         }
     }
 
@@ -121,6 +123,11 @@ impl Drop for Tree {
 }
 
 impl Group {
+    fn open(path: PathBuf) -> Option<Group> {
+        let directory = File::open(&path).ok()?;
+        Some(Group { directory, path, killed: AtomicBool::new(false) })
+    }
+
     /// To start a process in.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
@@ -144,10 +151,10 @@ impl Group {
             .map(Pid::from_raw)
             .collect()
     }
+}
 
-    fn is_empty(&self) -> bool {
-        read(&self.path.join("cgroup.events")).lines().any(|line| line == "populated 0")
-    }
+fn is_empty(path: &Path) -> bool {
+    read(&path.join("cgroup.events")).lines().any(|line| line == "populated 0")
 }
 
 /// Ends and removes what is left in a cgroup of ours. A killed process takes a
