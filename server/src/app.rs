@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tool_protocol::limits as wire;
 use tracing::{info, warn};
 
@@ -130,12 +131,14 @@ async fn run(
     let (reload, reloads) = mpsc::channel(16);
     let closed = CancellationToken::new();
     let acceptor = Arc::new(Acceptor::new(&limits, sockets.len(), closed.clone()));
+    let busy = TaskTracker::new();
     for (listening, rules) in &sockets {
         let context = Context {
             broker: Arc::clone(&broker),
             rules: rules.clone(),
             limits,
             reload: reload.clone(),
+            busy: busy.clone(),
         };
         let listener = listening.listener()?;
         let acceptor = Arc::clone(&acceptor);
@@ -150,7 +153,7 @@ async fn run(
     let stopped_by = wait_for_stop(&broker, signals, reload).await?;
     info!(signal = stopped_by.as_str(), "stopping");
     notify(&[sd_notify::NotifyState::Stopping]);
-    stop(config, &broker, &acceptor, &closed).await;
+    stop(config, &broker, &busy, &closed).await;
     drop(sockets);
     info!("stopped");
     Ok(())
@@ -497,32 +500,18 @@ async fn collect_on(signals: AsyncFd<Signals>, broker: Option<Arc<Broker>>) {
     }
 }
 
-async fn stop(config: &Config, broker: &Broker, acceptor: &Acceptor, closed: &CancellationToken) {
-    // Who connects now is told so: the sockets stay open until the calls are over.
+async fn stop(config: &Config, broker: &Broker, busy: &TaskTracker, closed: &CancellationToken) {
+    // Who connects now is told so: the sockets stay open until the calls are over
+    // and their callers have read what they wrote.
     broker.draining.cancel();
-    let idle = async {
-        while broker.admission.load() != (0, 0) {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    if timeout(config.timeouts.drain, idle).await.is_err() {
+    busy.close();
+    if timeout(config.timeouts.drain, busy.wait()).await.is_err() {
         warn!(calls = broker.admission.load().0, "ending the calls that are still under way");
     }
     broker.stop.cancel();
-    let patience = config.timeouts.grace + Duration::from_secs(3);
-    drop(
-        timeout(patience, async {
-            while broker.admission.load() != (0, 0) {
-                sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await,
-    );
+    // A caller that does not read its last reply is not waited for much longer.
+    timeout(config.timeouts.grace + Duration::from_secs(3), busy.wait()).await.ok();
     closed.cancel();
-    acceptor.sessions().close();
-    // The last replies are on their way; a connection that only waits for its
-    // peer is not waited for.
-    drop(timeout(Duration::from_millis(200), acceptor.sessions().wait()).await);
     let left = broker.executor.trees().end_all(config.timeouts.grace).await;
     if left > 0 {
         warn!(processes = left, "could not be ended");

@@ -168,6 +168,7 @@ impl Executor {
             }
         };
         tracing::debug!(%pid, "started");
+        self.trees.leads(pid, plan.get().call);
         let finish = CancellationToken::new();
         let (capture, overflow) = Capture::new(limits::MAX_FRAME);
         let watch = async {
@@ -179,6 +180,7 @@ impl Executor {
                 unkillable = self.trees.end(target, self.grace).await;
                 self.await_end(&mut end).await;
             }
+            self.trees.ended(pid);
             finish.cancel();
             (outcome, unkillable)
         };

@@ -1,8 +1,9 @@
 //! The processes of a call, wherever they went, and their end.
 //!
 //! A process belongs to the call whose mark it carries (os::mark). One that
-//! broke its mark belongs to the call of its nearest marked ancestor; where
-//! there is none left, to nobody, and goes with the next tree that is ended.
+//! broke its mark belongs to the call of its nearest ancestor that is marked or
+//! is known as a call's first process; where there is none left, to nobody, and
+//! goes with the next tree that is ended.
 //! Only descendants of the server are looked at: it is their reaper, so nothing
 //! that a call started can leave them.
 //!
@@ -10,7 +11,7 @@
 //! a process.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -35,6 +36,9 @@ pub(crate) struct Census {
 #[derive(Debug)]
 pub(crate) struct Trees {
     marks: Option<Marks>,
+    /// The first process of each call under way: whatever it does to its own
+    /// mark, the server knows whose it is.
+    leaders: std::sync::Mutex<HashMap<Pid, u32>>,
     /// The last census and when it began: many calls that end at once share it.
     last: Mutex<Option<(Instant, Arc<Census>)>>,
 }
@@ -58,12 +62,26 @@ const PAUSE: Duration = Duration::from_millis(10);
 impl Trees {
     /// With `None` for marks, a call's processes are known by ancestry alone.
     pub(crate) fn new(marks: Option<Marks>) -> Trees {
-        Trees { marks, last: Mutex::new(None) }
+        Trees { marks, leaders: std::sync::Mutex::default(), last: Mutex::new(None) }
     }
 
     /// The marks of calls, where there are any.
     pub(crate) fn marks(&self) -> Option<Marks> {
         self.marks
+    }
+
+    /// Notes the first process of a call.
+    pub(crate) fn leads(&self, pid: Pid, call: u32) {
+        self.leaders().insert(pid, call);
+    }
+
+    /// Forgets it: its number may become another process's.
+    pub(crate) fn ended(&self, pid: Pid) {
+        self.leaders().remove(&pid);
+    }
+
+    fn leaders(&self) -> MutexGuard<'_, HashMap<Pid, u32>> {
+        self.leaders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A census that began after now. Reads /proc beside the server's thread.
@@ -76,8 +94,9 @@ impl Trees {
             return Arc::clone(census);
         }
         let began = Instant::now();
-        let marks = self.marks;
-        let census = tokio::task::spawn_blocking(move || count(marks)).await.unwrap_or_default();
+        let (marks, leaders) = (self.marks, self.leaders().clone());
+        let census = tokio::task::spawn_blocking(move || count(marks, &leaders)).await;
+        let census = census.unwrap_or_default();
         let census = Arc::new(census);
         *last = Some((began, Arc::clone(&census)));
         census
@@ -203,7 +222,7 @@ fn ancestors(parents: &HashMap<Pid, Pid>, pid: Pid) -> impl Iterator<Item = Pid>
     std::iter::successors(parents.get(&pid).copied(), |pid| parents.get(pid).copied()).take(4096)
 }
 
-fn count(marks: Option<Marks>) -> Census {
+fn count(marks: Option<Marks>, leaders: &HashMap<Pid, u32>) -> Census {
     let mut census = Census::default();
     let Some(marks) = marks else { return census };
     let server = Pid::this();
@@ -212,17 +231,16 @@ fn count(marks: Option<Marks>) -> Census {
     let ours = table.iter().filter(|process| !process.zombie).filter(|process| {
         process.pid != server && ancestors(&parents, process.pid).any(|pid| pid == server)
     });
+    let owner = |pid: &Pid| match marks.read(*pid) {
+        Ok(Found::Call(call)) => Some(call),
+        _ => leaders.get(pid).copied(),
+    };
     for process in ours {
         match marks.read(process.pid) {
             Ok(Found::Call(call)) => census.calls.entry(call).or_default().push(process.pid),
             Ok(Found::Broken) => {
-                let owner = ancestors(&parents, process.pid)
-                    .take_while(|pid| *pid != server)
-                    .find_map(|pid| match marks.read(pid) {
-                        Ok(Found::Call(call)) => Some(call),
-                        _ => None,
-                    });
-                match owner {
+                let line = std::iter::once(process.pid).chain(ancestors(&parents, process.pid));
+                match line.take_while(|pid| *pid != server).find_map(|pid| owner(&pid)) {
                     Some(call) => census.calls.entry(call).or_default().push(process.pid),
                     None => census.nobodys.push(process.pid),
                 }

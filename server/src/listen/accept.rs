@@ -130,13 +130,15 @@ pub(crate) struct Context {
     pub(crate) limits: Limits,
     /// To look at tools.d now.
     pub(crate) reload: Reload,
+    /// Held by sessions that have a call or output under way: what a stop waits
+    /// for.
+    pub(crate) busy: TaskTracker,
 }
 
 /// Takes connections.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     room: Arc<Semaphore>,
-    sessions: TaskTracker,
     /// Cancelled when no connection is taken any more.
     closed: CancellationToken,
 }
@@ -146,12 +148,7 @@ impl Acceptor {
     /// while it waits for a connection, so that none can shut another out.
     pub(crate) fn new(limits: &Limits, sockets: usize, closed: CancellationToken) -> Acceptor {
         let room = Arc::new(Semaphore::new(limits.connections.saturating_add(sockets)));
-        Acceptor { room, sessions: TaskTracker::new(), closed }
-    }
-
-    /// The connections under way.
-    pub(crate) fn sessions(&self) -> &TaskTracker {
-        &self.sessions
+        Acceptor { room, closed }
     }
 
     /// Takes the connections of one socket until it is closed.
@@ -174,7 +171,7 @@ impl Acceptor {
                 }
             };
             let context = Arc::clone(&context);
-            self.sessions.spawn(async move {
+            tokio::spawn(async move {
                 match identify(&socket, &context) {
                     Ok(peer) => session::serve(socket, context, peer).await,
                     Err(refusal) => refuse(&socket, refusal),

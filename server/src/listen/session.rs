@@ -11,6 +11,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tool_protocol::frame::{self, Kind};
 use tool_protocol::request::More;
 use tool_protocol::{Code, Control, Id, Incoming, Refusal, Reply, Request, Signal, Stdio};
@@ -53,6 +54,7 @@ struct Session {
     closing: bool,
     hang_up: Option<HangUp>,
     gone: CancellationToken,
+    busy: Option<TaskTrackerToken>,
 }
 
 /// Serves a connection until it is over and its calls are.
@@ -75,6 +77,7 @@ pub(crate) async fn serve(socket: UnixStream, context: Arc<Context>, peer: Peer)
         closing: false,
         hang_up: None,
         gone: CancellationToken::new(),
+        busy: None,
     };
     if let Err(error) = session.run().await {
         debug!(%error, "the connection broke");
@@ -105,9 +108,13 @@ impl Session {
                 Event::Read(read) => self.hear(read).await?,
                 Event::HungUp => return Ok(()),
             }
-            let idle = self.calls.is_empty() && self.writer.pending() == 0;
-            if idle && (self.closing || self.ended) {
-                return Ok(());
+            if !self.calls.is_empty() || self.writer.pending() > 0 {
+                self.busy.get_or_insert_with(|| self.context.busy.token());
+            } else {
+                self.busy = None;
+                if self.closing || self.ended {
+                    return Ok(());
+                }
             }
             self.watch_for_hang_up()?;
         }
