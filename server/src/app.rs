@@ -207,8 +207,14 @@ pub(crate) fn build(
         (Cgroup::Path(path), For::Serving) => Tree::find(Some(path), number),
     };
     let inherited = (files.inherited.0 != files.now).then_some(files.inherited);
-    let executor = Executor::new(Trees::new(marks), cgroups, inherited, config.timeouts.grace)
-        .map_err(system("set up the start of processes"))?;
+    let executor = Executor::new(
+        Trees::new(marks),
+        cgroups,
+        inherited,
+        config.timeouts.grace,
+        config.timeouts.frame,
+    )
+    .map_err(system("set up the start of processes"))?;
     let tree = describe_tree(marks.is_some(), sealed, executor.cgroups());
     let registry = Arc::new(Registry::open(registry_options(config)));
     let mut instance = number;

@@ -124,7 +124,7 @@ impl Broker {
         }
         let tool = self.find(&tool)?;
         self.setups.finished(&tool.name).await;
-        let _permit = tokio::select! {
+        let permit = tokio::select! {
             permit = self.admission.admit(&tool.name, tool.concurrent, peer, request.size()) => permit?,
             () = hear.gone.cancelled() => return Err(gone()),
             () = self.draining.cancelled() => return Err(Refusal::new(Code::Draining, "the server is stopping: try again later")),
@@ -132,7 +132,7 @@ impl Broker {
         let entered = self.enter(&request)?;
         let plan = self.plan(&tool, &request, entered, number)?;
         let approved = decide(&tool, plan)?;
-        let report = self.executor.run(&approved, io, hear).await;
+        let report = self.executor.run(&approved, io, hear, permit).await;
         report.map_err(|error| not_started(&error, &tool, approved.get()))
     }
 

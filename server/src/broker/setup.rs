@@ -116,7 +116,7 @@ async fn run(broker: &Broker, tool: &Tool, timeout: Duration) -> Result<(), Stri
     let (_, input) = mpsc::channel(1);
     let (output, lines) = mpsc::channel(1);
     let io = Io::Streamed { input, output };
-    let (report, ()) = tokio::join!(broker.executor.run(&approved, io, hear), log_lines(lines));
+    let (report, ()) = tokio::join!(broker.executor.run(&approved, io, hear, ()), log_lines(lines));
     let Report { outcome, .. } = report.map_err(|error| error.to_string())?;
     match outcome {
         Outcome::Exited(Exit::Code(0)) => Ok(()),

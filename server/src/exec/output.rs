@@ -6,6 +6,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -77,15 +78,37 @@ pub(crate) async fn stream(
     kind: Kind,
     to: mpsc::Sender<Chunk>,
     finish: &CancellationToken,
+    stall: Duration,
 ) {
     if let Some(mut pieces) = Pieces::new(pipe, finish) {
         while let Some(bytes) = pieces.next().await {
             // A caller that is gone takes nothing any more: the pipe is read on,
             // so that the tool is not held before it is ended.
-            drop(to.send(Chunk { kind, bytes }).await);
+            if !give(&to, Chunk { kind, bytes }, finish, stall).await {
+                return;
+            }
         }
     }
-    drop(to.send(Chunk { kind, bytes: Bytes::new() }).await);
+    give(&to, Chunk { kind, bytes: Bytes::new() }, finish, stall).await;
+}
+
+/// Hands a chunk on. While the tool runs a caller may take its time (it may be a
+/// pager); once the tool has ended, only so much of it. Says whether to go on.
+async fn give(
+    to: &mpsc::Sender<Chunk>,
+    chunk: Chunk,
+    finish: &CancellationToken,
+    stall: Duration,
+) -> bool {
+    let late = async {
+        finish.cancelled().await;
+        tokio::time::sleep(stall).await;
+    };
+    tokio::select! {
+        biased;
+        _ = to.send(chunk) => true,
+        () = late => false,
+    }
 }
 
 /// Reads a pipe piece by piece.

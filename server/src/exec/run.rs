@@ -76,6 +76,8 @@ pub(crate) struct Executor {
     null: OwnedFd,
     files: Option<(u64, u64)>,
     grace: Duration,
+    /// How long a caller may take nothing of the output of a call that is over.
+    stall: Duration,
 }
 
 impl Executor {
@@ -85,6 +87,7 @@ impl Executor {
         cgroups: Option<Tree>,
         files: Option<(u64, u64)>,
         grace: Duration,
+        stall: Duration,
     ) -> Result<Executor, Errno> {
         let mut executor = Executor {
             reaper: Reaper::new()?,
@@ -93,6 +96,7 @@ impl Executor {
             null: descriptors::null()?,
             files,
             grace,
+            stall,
         };
         if !executor.lives_in_a_cgroup() {
             executor.cgroups = None;
@@ -141,7 +145,8 @@ impl Executor {
         &self.trees
     }
 
-    /// Runs the plan to its end. When this returns, the tool's process has
+    /// Runs the plan to its end; `place` is held until its processes have ended,
+    /// which may be before its output was taken. When this returns, the tool's process has
     /// ended; where something else than the process ended the call, so has
     /// every process of it.
     pub(crate) async fn run(
@@ -149,6 +154,7 @@ impl Executor {
         plan: &Approved<Plan>,
         io: Io,
         mut hear: Hear,
+        place: impl Send,
     ) -> Result<Report, RunError> {
         let group = self.take_group();
         let plumbing = match Plumbing::lay(io, &self.null) {
@@ -181,11 +187,12 @@ impl Executor {
                 self.await_end(&mut end).await;
             }
             self.trees.ended(pid);
+            drop(place);
             finish.cancel();
             (outcome, unkillable)
         };
         let ((outcome, unkillable), (stdout, stderr)) =
-            tokio::join!(watch, ours.carry(&capture, &finish));
+            tokio::join!(watch, ours.carry(&capture, &finish, self.stall));
         self.give_back(group);
         Ok(Report { outcome, stdout, stderr, unkillable })
     }
@@ -293,15 +300,20 @@ impl<'a> Plumbing<'a> {
 }
 
 impl Ours {
-    async fn carry(self, capture: &Capture, finish: &CancellationToken) -> (Vec<u8>, Vec<u8>) {
+    async fn carry(
+        self,
+        capture: &Capture,
+        finish: &CancellationToken,
+        stall: Duration,
+    ) -> (Vec<u8>, Vec<u8>) {
         if let Some((stdout, stderr)) = self.captured {
             return tokio::join!(capture.collect(stdout, finish), capture.collect(stderr, finish));
         }
         if let Some(Streamed { stdin, stdout, stderr, input, output }) = self.streamed {
             tokio::join!(
                 output::feed(stdin, input, finish),
-                output::stream(stdout, Kind::Stdout, output.clone(), finish),
-                output::stream(stderr, Kind::Stderr, output, finish),
+                output::stream(stdout, Kind::Stdout, output.clone(), finish, stall),
+                output::stream(stderr, Kind::Stderr, output, finish, stall),
             );
         }
         (Vec::new(), Vec::new())

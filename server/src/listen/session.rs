@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tool_protocol::frame::{self, Kind};
@@ -83,7 +84,8 @@ pub(crate) async fn serve(socket: UnixStream, context: Arc<Context>, peer: Peer)
         debug!(%error, "the connection broke");
     }
     session.gone.cancel();
-    // Their trees end before this does; their replies reach nobody.
+    // Their trees end before this does; their output and replies reach nobody.
+    (session.input, session.output, session.held) = (None, None, None);
     while session.calls.join_next().await.is_some() {}
 }
 
@@ -95,6 +97,7 @@ enum Event {
     Read(Read),
     InputTaken,
     HungUp,
+    Stalled,
 }
 
 impl Session {
@@ -107,6 +110,7 @@ impl Session {
                 Event::Written | Event::InputTaken => {}
                 Event::Read(read) => self.hear(read).await?,
                 Event::HungUp => return Ok(()),
+                Event::Stalled => return Err(io::ErrorKind::TimedOut.into()),
             }
             if !self.calls.is_empty() || self.writer.pending() > 0 {
                 self.busy.get_or_insert_with(|| self.context.busy.token());
@@ -142,6 +146,10 @@ impl Session {
             () = hand_on(&mut self.input, &mut self.held) => Ok(Event::InputTaken),
             read = self.reader.next(), if reading => read.map(Event::Read),
             () = hung_up(self.hang_up.as_ref()) => Ok(Event::HungUp),
+            // A running tool may wait for its reader as long as it likes.
+            () = sleep(self.context.limits.patience.frame), if pending > 0 && !has_calls => {
+                Ok(Event::Stalled)
+            }
         }
     }
 
