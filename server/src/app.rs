@@ -208,7 +208,7 @@ pub(crate) fn build(
     };
     let inherited = (files.inherited.0 != files.now).then_some(files.inherited);
     let executor = Executor::new(
-        Trees::new(marks),
+        Trees::new(marks)?,
         cgroups,
         inherited,
         config.timeouts.grace,

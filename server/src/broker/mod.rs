@@ -272,6 +272,13 @@ fn not_started(error: &RunError, tool: &Tool, plan: &Plan) -> Refusal {
                 errno.desc()
             ),
         ),
+        RunError::Forbidden(errno) => Refusal::new(
+            Code::Internal,
+            format!(
+                "cannot start {program}: {}: the server's container may not allow it",
+                errno.desc()
+            ),
+        ),
         RunError::Directory(errno) => Refusal::new(
             Code::CwdNotFound,
             format!("the directory cannot be entered: {}", errno.desc()),

@@ -56,9 +56,12 @@ pub(crate) struct Report {
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
-    /// No process, no descriptor, no memory.
+    /// No process, no descriptor, no memory at this moment.
     #[error("cannot start a process: {0}")]
     Resources(#[source] Errno),
+    /// The kernel does not allow it, now or later.
+    #[error("cannot start a process: {0}")]
+    Forbidden(#[source] Errno),
     /// The directory was there and could not be entered.
     #[error("cannot enter the directory: {0}")]
     Directory(#[source] Errno),
@@ -98,17 +101,20 @@ impl Executor {
             grace,
             stall,
         };
-        if !executor.lives_in_a_cgroup() {
+        executor.probe(None)?;
+        // Where the server's own cgroup was once killed, some kernels kill a
+        // process at birth that starts in another one.
+        let group = executor.take_group();
+        if group.is_none() || executor.probe(group.as_ref()).is_err() {
             executor.cgroups = None;
         }
+        executor.give_back(group);
         Ok(executor)
     }
 
-    /// Whether a process that is started in a fresh cgroup lives. Where the
-    /// server's own cgroup was once killed, some kernels kill it at birth.
-    fn lives_in_a_cgroup(&self) -> bool {
-        let Some(group) = self.take_group() else { return false };
-        let Ok(root) = Root::open(Path::new("/")) else { return false };
+    /// Whether a process can be started, and lives.
+    fn probe(&self, group: Option<&Group>) -> Result<(), Errno> {
+        let root = Root::open(Path::new("/"))?;
         let image = Image {
             // Nothing to run: that it gets as far as to find that out is the proof.
             program: c"/nonexistent/probe",
@@ -119,14 +125,13 @@ impl Executor {
             umask: 0o077,
             files: None,
             mark: None,
-            cgroup: Some(group.as_fd()),
+            cgroup: group.map(Group::as_fd),
         };
-        let lives = match self.reaper.start(&image) {
-            Err(error) => error.step == Step::Exec,
-            Ok(_) => false,
-        };
-        self.give_back(Some(group));
-        lives
+        match self.reaper.start(&image) {
+            Err(error) if error.step == Step::Exec => Ok(()),
+            Err(error) => Err(error.errno),
+            Ok(_) => Err(Errno::EPERM),
+        }
     }
 
     /// Where calls have cgroups, for people.
@@ -215,14 +220,10 @@ impl Executor {
             cgroup: group.map(Group::as_fd),
         };
         self.reaper.start(&image).map_err(|error| match error.step {
-            Step::Clone | Step::Prepare => RunError::Resources(error.errno),
+            _ if passes(error.errno) => RunError::Resources(error.errno),
+            Step::Clone | Step::Prepare => RunError::Forbidden(error.errno),
             Step::Directory => RunError::Directory(error.errno),
-            Step::Exec => match error.errno {
-                errno @ (Errno::ENOMEM | Errno::EAGAIN | Errno::EMFILE | Errno::ENFILE) => {
-                    RunError::Resources(errno)
-                }
-                errno => RunError::Exec(errno),
-            },
+            Step::Exec => RunError::Exec(error.errno),
         })
     }
 
@@ -242,6 +243,11 @@ impl Executor {
             cgroups.lock().unwrap_or_else(PoisonError::into_inner).give_back(group);
         }
     }
+}
+
+/// Whether an error is a shortage, which passes.
+fn passes(errno: Errno) -> bool {
+    matches!(errno, Errno::EAGAIN | Errno::ENOMEM | Errno::EMFILE | Errno::ENFILE | Errno::ENOSPC)
 }
 
 /// The descriptors of a call: the child's ends, and ours.

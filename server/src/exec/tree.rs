@@ -11,12 +11,13 @@
 //! a process.
 
 use std::collections::HashMap;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 use tokio::time::sleep;
 
 use crate::os::cgroup::Group;
@@ -39,6 +40,9 @@ pub(crate) struct Trees {
     /// The first process of each call under way: whatever it does to its own
     /// mark, the server knows whose it is.
     leaders: std::sync::Mutex<HashMap<Pid, u32>>,
+    /// To the thread that counts: reading /proc takes too long for the server's
+    /// own, and when it is needed no new one may be had.
+    counter: SyncSender<(HashMap<Pid, u32>, oneshot::Sender<Census>)>,
     /// The last census and when it began: many calls that end at once share it.
     last: Mutex<Option<(Instant, Arc<Census>)>>,
 }
@@ -61,8 +65,15 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 impl Trees {
     /// With `None` for marks, a call's processes are known by ancestry alone.
-    pub(crate) fn new(marks: Option<Marks>) -> Trees {
-        Trees { marks, leaders: std::sync::Mutex::default(), last: Mutex::new(None) }
+    pub(crate) fn new(marks: Option<Marks>) -> std::io::Result<Trees> {
+        let (counter, questions) = sync_channel::<(HashMap<Pid, u32>, oneshot::Sender<Census>)>(1);
+        std::thread::Builder::new().name("census".to_owned()).spawn(move || {
+            while let Ok((leaders, answer)) = questions.recv() {
+                // Whoever asked may have gone.
+                answer.send(count(marks, &leaders)).ok();
+            }
+        })?;
+        Ok(Trees { marks, leaders: std::sync::Mutex::default(), counter, last: Mutex::new(None) })
     }
 
     /// The marks of calls, where there are any.
@@ -94,9 +105,9 @@ impl Trees {
             return Arc::clone(census);
         }
         let began = Instant::now();
-        let (marks, leaders) = (self.marks, self.leaders().clone());
-        let census = tokio::task::spawn_blocking(move || count(marks, &leaders)).await;
-        let census = census.unwrap_or_default();
+        let (answer, counted) = oneshot::channel();
+        let asked = self.counter.send((self.leaders().clone(), answer)).is_ok();
+        let census = if asked { counted.await.unwrap_or_default() } else { Census::default() };
         let census = Arc::new(census);
         *last = Some((began, Arc::clone(&census)));
         census

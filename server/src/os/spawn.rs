@@ -1,11 +1,12 @@
-//! Starting one process: clone3 with CLONE_VFORK, a handful of system calls in
-//! the child, execve.
+//! Starting one process: clone with CLONE_VM and CLONE_VFORK, a handful of
+//! system calls in the child, execve.
 //!
 //! The child shares the server's memory until it execs, and the server's thread
 //! waits for that moment: no page table is copied, whatever the server's size,
 //! and an error in the child is simply left in memory. It is safe because the
 //! child runs on a stack of its own, allocates nothing, takes no lock, and the
-//! server has no signal handlers (os::signals).
+//! server has no signal handlers of its own (os::signals); the dispositions that
+//! it has, execve resets, but for SIGPIPE, which the child does.
 //!
 //! Owns: everything between "this program, these strings, these descriptors"
 //! and a running process. Must not: wait for it.
@@ -110,7 +111,6 @@ struct CloneArguments {
     cgroup: u64,
 }
 
-const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 impl Spawner {
@@ -151,22 +151,15 @@ impl Spawner {
             step: Step::Exec,
             errno: 0,
         };
-        let mut arguments = CloneArguments {
-            flags: u64::from((libc::CLONE_VM | libc::CLONE_VFORK).cast_unsigned())
-                | CLONE_CLEAR_SIGHAND,
-            exit_signal: u64::from(libc::SIGCHLD.cast_unsigned()),
-            stack: self.stack as u64,
-            stack_size: STACK as u64,
-            ..CloneArguments::default()
-        };
-        if let Some(cgroup) = image.cgroup {
-            arguments.flags |= CLONE_INTO_CGROUP;
-            arguments.cgroup = u64::from(cgroup.as_raw_fd().cast_unsigned());
-        }
         // SAFETY: the child runs `run_child` on our stack with a pointer to
         // `child`, which outlives it: CLONE_VFORK holds this thread until the
         // child has executed or exited.
-        let result = unsafe { clone_and_run(&raw const arguments, &raw mut child) };
+        let result = unsafe {
+            match image.cgroup {
+                None => self.clone(&raw mut child),
+                Some(cgroup) => self.clone_into(cgroup, &raw mut child),
+            }
+        };
         if result < 0 {
             let errno = Errno::from_raw(i32::try_from(-result).unwrap_or(libc::EINVAL));
             return Err(SpawnError { step: Step::Clone, errno, unreaped: None });
@@ -180,6 +173,34 @@ impl Spawner {
         // SAFETY: as above.
         let step = unsafe { ptr::read_volatile(&raw const child.step) };
         Err(SpawnError { step, errno: Errno::from_raw(errno), unreaped: Some(pid) })
+    }
+
+    /// clone(2), which every container allows. The result is a pid, or an error
+    /// number below zero.
+    unsafe fn clone(&self, child: *mut Child) -> isize {
+        // SAFETY: the top of our own stack, aligned as the mapping is.
+        unsafe {
+            let top = self.stack.cast::<u8>().add(STACK).cast();
+            let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+            let pid = libc::clone(run_cloned, top, flags, child.cast());
+            if pid < 0 { -(Errno::last() as isize) } else { pid as isize }
+        }
+    }
+
+    /// clone3(2), for it can start a process in a cgroup. Some containers do
+    /// not allow it: then there are no cgroups for calls.
+    unsafe fn clone_into(&self, cgroup: BorrowedFd<'_>, child: *mut Child) -> isize {
+        let arguments = CloneArguments {
+            flags: u64::from((libc::CLONE_VM | libc::CLONE_VFORK).cast_unsigned())
+                | CLONE_INTO_CGROUP,
+            exit_signal: u64::from(libc::SIGCHLD.cast_unsigned()),
+            stack: self.stack as u64,
+            stack_size: STACK as u64,
+            cgroup: u64::from(cgroup.as_raw_fd().cast_unsigned()),
+            ..CloneArguments::default()
+        };
+        // SAFETY: as the caller says.
+        unsafe { clone3_and_run(&raw const arguments, child) }
     }
 }
 
@@ -196,7 +217,7 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 
 /// clone3; in the child calls `run_child(child)`, which does not return.
 #[cfg(target_arch = "x86_64")]
-unsafe fn clone_and_run(arguments: *const CloneArguments, child: *mut Child) -> isize {
+unsafe fn clone3_and_run(arguments: *const CloneArguments, child: *mut Child) -> isize {
     let result: isize;
     #[allow(clippy::cast_possible_truncation, reason = "435, on a 64-bit target")]
     let number = libc::SYS_clone3 as isize;
@@ -226,7 +247,7 @@ unsafe fn clone_and_run(arguments: *const CloneArguments, child: *mut Child) -> 
 
 /// As above, for aarch64.
 #[cfg(target_arch = "aarch64")]
-unsafe fn clone_and_run(arguments: *const CloneArguments, child: *mut Child) -> isize {
+unsafe fn clone3_and_run(arguments: *const CloneArguments, child: *mut Child) -> isize {
     let result: isize;
     // SAFETY: as above.
     unsafe {
@@ -246,6 +267,11 @@ unsafe fn clone_and_run(arguments: *const CloneArguments, child: *mut Child) -> 
         );
     }
     result
+}
+
+/// What clone(2) of the C library calls in the child.
+extern "C" fn run_cloned(child: *mut libc::c_void) -> libc::c_int {
+    run_child(child.cast())
 }
 
 /// The child's few steps. Only system calls; no allocation, no lock, no panic.
