@@ -74,6 +74,7 @@ impl Reply {
             exit_code: refusal.code.exit_status(),
             error: Some(refusal.message),
             code: Some(refusal.code),
+            rule: refusal.rule,
             ..Reply::default()
         }
     }

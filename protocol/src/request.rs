@@ -118,7 +118,7 @@ struct Raw {
     tty: Option<serde::de::IgnoredAny>,
 }
 
-fn bad(message: impl Into<String>) -> Refusal {
+fn bad(message: impl AsRef<str>) -> Refusal {
     Refusal::new(Code::BadRequest, message)
 }
 
@@ -144,6 +144,9 @@ fn environment(env: Option<RawEnv>) -> Result<Vec<Text>, Refusal> {
         Some(RawEnv::Map(map)) => map
             .into_iter()
             .map(|(name, value)| {
+                if name.contains('=') {
+                    return Err(bad("a name in env holds an ="));
+                }
                 let mut line = name.into_bytes();
                 line.push(b'=');
                 line.extend_from_slice(value.as_bytes());
@@ -206,6 +209,22 @@ impl Incoming {
 }
 
 impl Request {
+    /// Whether a whole request says what it must; by itself, without a look at
+    /// the world.
+    pub fn check(&self) -> Result<(), Refusal> {
+        if self.tool.as_ref().is_some_and(|tool| tool.as_bytes().is_empty()) {
+            return Err(bad("the member tool is empty"));
+        }
+        for variable in &self.env {
+            match variable.as_bytes().iter().position(|byte| *byte == b'=') {
+                None => return Err(bad("a string of env is not NAME=value")),
+                Some(0) => return Err(bad("a name in env is empty")),
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Joins the next message of a request that said `more`; `how` is what the
     /// last message said, the answer what this one says.
     pub fn join(&mut self, payload: &[u8], how: More) -> Result<More, Refusal> {
@@ -215,6 +234,7 @@ impl Request {
             || raw.stdio.is_some()
             || raw.fds.is_some()
             || raw.umask.is_some()
+            || raw.id.is_some()
             || raw.op.is_some()
             || raw.signal.is_some()
             || raw.resize.is_some()

@@ -26,7 +26,6 @@ use tracing::{info, warn};
 use crate::broker::{Admission, Bounds, Broker, Environment, Facts, Homes, Setups, Workspace};
 use crate::config::{Cgroup, Config, WatchMode};
 use crate::exec::{Executor, Trees, sweep_leftovers};
-use crate::links;
 use crate::listen::{Acceptor, Context, Limits, Listening, Place, Rules, paid_for};
 use crate::os::cgroup::Tree;
 use crate::os::mark::Marks;
@@ -35,6 +34,7 @@ use crate::os::signals::Signals;
 use crate::os::startup;
 use crate::registry::watch::{Mode, WatchSettings, watch};
 use crate::registry::{Change, Pattern, Registry, RegistryOptions};
+use crate::{links, listen};
 
 /// Why there is no server. Each says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +54,16 @@ pub(crate) enum AppError {
     /// The kernel.
     #[error("cannot {0}: {1}")]
     System(&'static str, #[source] nix::errno::Errno),
+    /// Too few descriptors to serve anything.
+    #[error(
+        "the limit of open files is {now}, and {least} are needed: raise it (ulimit -n, LimitNOFILE=)"
+    )]
+    FewDescriptors {
+        /// The limit.
+        now: u64,
+        /// What one call needs.
+        least: u64,
+    },
     /// openat2 is not there.
     #[error(
         "this kernel or container does not allow openat2(2), without which directories cannot be \
@@ -98,7 +108,8 @@ pub(crate) fn environment(config: &Config) -> Environment {
 pub(crate) fn serve(config: &Config) -> Result<(), AppError> {
     // Before any thread is made: one that had SIGCHLD unblocked would swallow it.
     let signals = open_signals()?;
-    let passed = startup::take_passed(passed_descriptors());
+    let passed = startup::take_passed(passed_descriptors())
+        .map_err(|errno| AppError::System("take the sockets that LISTEN_FDS promises", errno))?;
     startup::seal_descriptors().map_err(|errno| AppError::System("seal descriptors", errno))?;
     let _log = crate::log::start(config);
     tokio::runtime::Builder::new_current_thread()
@@ -124,9 +135,13 @@ async fn run(
     passed: Vec<std::os::fd::OwnedFd>,
     signals: Signals,
 ) -> Result<(), AppError> {
+    make_state_directory(&config.state_dir)?;
     let sockets = open_sockets(config, passed)?;
     let _lock = lock_state(&config.state_dir)?;
     let (broker, files) = build(config, For::Serving)?;
+    if files.now < listen::LEAST_DESCRIPTORS {
+        return Err(AppError::FewDescriptors { now: files.now, least: listen::LEAST_DESCRIPTORS });
+    }
     let limits = limits(config).within(files.now);
     let (reload, reloads) = mpsc::channel(16);
     let closed = CancellationToken::new();

@@ -64,7 +64,8 @@ pub(crate) fn sync<'a>(
         let name = entry.file_name();
         let ours = fs::read_link(entry.path()).is_ok_and(|target| is_client(&target, client));
         let tool = name.to_str().filter(|name| wanted.binary_search(name).is_ok());
-        if ours && tool.is_none() {
+        // The client itself may lie here, as a link to where it is installed.
+        if ours && tool.is_none() && name != OsStr::new("tool-client") {
             fs::remove_file(entry.path()).map_err(error("remove", &entry.path()))?;
             linked.removed.push(name.to_string_lossy_ascii());
         }
@@ -90,7 +91,9 @@ fn is_client(target: &Path, client: &Path) -> bool {
 }
 
 fn replace(path: &Path, client: &Path) -> Result<(), LinkError> {
-    let new = path.with_extension("new-link");
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new-link");
+    let new = PathBuf::from(new);
     drop(fs::remove_file(&new));
     symlink(client, &new).map_err(error("link", &new))?;
     fs::rename(&new, path).map_err(error("replace", path))

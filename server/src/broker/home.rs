@@ -2,12 +2,10 @@
 //!
 //! Made when it is first needed, mode 0700, and left there for the next start.
 
-use std::collections::HashSet;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use tool_protocol::{Code, Refusal};
 
@@ -15,13 +13,12 @@ use tool_protocol::{Code, Refusal};
 #[derive(Debug)]
 pub(crate) struct Homes {
     directory: PathBuf,
-    made: Mutex<HashSet<String>>,
 }
 
 impl Homes {
     /// HOMEs beneath `state`.
     pub(crate) fn new(state: &Path) -> Homes {
-        Homes { directory: state.join("home"), made: Mutex::default() }
+        Homes { directory: state.join("home") }
     }
 
     /// The HOME of a tool, whether or not it is there.
@@ -32,13 +29,11 @@ impl Homes {
     /// The HOME of a tool, there.
     pub(crate) fn ensure(&self, tool: &str) -> Result<PathBuf, Refusal> {
         let path = self.path(tool);
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if !made.contains(tool) {
+        if !path.is_dir() {
             make(&self.directory).and_then(|()| make(&path)).map_err(|error| {
                 let message = format!("cannot make the tool's HOME {}: {error}", path.display());
                 Refusal::new(Code::StateUnavailable, message)
             })?;
-            made.insert(tool.to_owned());
         }
         Ok(path)
     }

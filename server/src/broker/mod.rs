@@ -123,9 +123,12 @@ impl Broker {
             return Err(Refusal::new(Code::Draining, "the server is stopping: try again later"));
         }
         let tool = self.find(&tool)?;
-        self.setups.finished(&tool.name).await;
+        let admitted = async {
+            self.setups.finished(&tool.name).await;
+            self.admission.admit(&tool.name, tool.concurrent, peer, request.size()).await
+        };
         let permit = tokio::select! {
-            permit = self.admission.admit(&tool.name, tool.concurrent, peer, request.size()) => permit?,
+            permit = admitted => permit?,
             () = hear.gone.cancelled() => return Err(gone()),
             () = self.draining.cancelled() => return Err(Refusal::new(Code::Draining, "the server is stopping: try again later")),
         };
@@ -152,6 +155,9 @@ impl Broker {
         let valid = ToolName::parse(name).ok_or_else(unknown)?;
         let Some((tool, change)) = self.registry.look(&valid) else {
             return Err(match self.registry.snapshot().problem(name) {
+                Some(problem) if problem.missing => {
+                    Refusal::new(Code::NotInstalled, problem.to_string())
+                }
                 Some(problem) => Refusal::new(Code::BadDefinition, problem.to_string()),
                 None => unknown(),
             });
@@ -251,12 +257,12 @@ fn decide(tool: &Tool, plan: Plan) -> Result<Approved<Plan>, Refusal> {
         registry::Decision::Deny => policy::Decision::Deny,
     };
     policy::decide(default, plan).map_err(|decision| {
-        let name = &tool.name;
         let how = match decision {
             policy::Decision::Ask => "asks for an approval, which this version cannot give",
-            policy::Decision::Allow | policy::Decision::Deny => "refuses",
+            policy::Decision::Allow | policy::Decision::Deny => "denies every call",
         };
-        Refusal::new(Code::Denied, format!("{name}: its definition {how} ({})", tool.origin))
+        Refusal::new(Code::Denied, format!("the tool's definition {how} ({})", tool.origin))
+            .by("default")
     })
 }
 

@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use nix::errno::Errno;
@@ -50,7 +50,7 @@ impl Workspace {
             opened.push(root);
         }
         opened.sort_by_key(|root| std::cmp::Reverse(root.path().as_os_str().len()));
-        let bytes = |path: PathBuf| trim(path.as_os_str().as_bytes()).to_vec();
+        let bytes = |path: PathBuf| path.into_os_string().into_vec();
         let mut map: Vec<_> = map.into_iter().map(|(from, to)| (bytes(from), bytes(to))).collect();
         map.sort_by_key(|(from, _)| std::cmp::Reverse(from.len()));
         Ok(Workspace { roots: opened, map })
@@ -71,13 +71,13 @@ impl Workspace {
             .roots
             .iter()
             .find_map(|root| {
-                let rest = beneath(&path, trim(root.path().as_os_str().as_bytes()))?;
+                let rest = beneath(&path, root.path().as_os_str().as_bytes())?;
                 Some((root, rest))
             })
             .ok_or_else(outside)?;
-        match root.directory(OsStr::from_bytes(rest)) {
+        match root.directory(OsStr::from_bytes(&rest)) {
             Ok(directory) => Ok(Entered { directory, path }),
-            Err(Errno::EXDEV | Errno::ELOOP) => Err(outside()),
+            Err(Errno::EXDEV) => Err(outside()),
             Err(Errno::ENOENT) => Err(refuse(Code::CwdNotFound, cwd, "does not exist")),
             Err(Errno::ENOTDIR) => Err(refuse(Code::CwdNotFound, cwd, "is not a directory")),
             Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) => {
@@ -98,7 +98,7 @@ impl Workspace {
                 let mut path = to.clone();
                 if !rest.is_empty() {
                     path.push(b'/');
-                    path.extend_from_slice(rest);
+                    path.extend_from_slice(&rest);
                 }
                 return path;
             }
@@ -108,25 +108,20 @@ impl Workspace {
 }
 
 /// What follows `prefix` in `path`, by whole components: `/work` is no prefix
-/// of `/work-evil`.
-fn beneath<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
-    let rest = path.strip_prefix(prefix)?;
-    match rest.first() {
-        None => Some(rest),
-        Some(b'/') => {
-            let start = rest.iter().position(|byte| *byte != b'/').unwrap_or(rest.len());
-            rest.get(start..)
+/// of `/work-evil`. Empty components and `.` say nothing and are left out, as
+/// the kernel does; `..` is its to judge.
+fn beneath(path: &[u8], prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut rest = components(path);
+    for component in components(prefix) {
+        if rest.next()? != component {
+            return None;
         }
-        Some(_) => None,
     }
+    Some(rest.collect::<Vec<_>>().join(&b'/'))
 }
 
-/// Without slashes at the end; the root directory becomes empty.
-fn trim(mut path: &[u8]) -> &[u8] {
-    while let Some(shorter) = path.strip_suffix(b"/") {
-        path = shorter;
-    }
-    path
+fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|component| !matches!(*component, b"" | b"."))
 }
 
 fn refuse(code: Code, cwd: &[u8], what: &str) -> Refusal {
@@ -139,11 +134,15 @@ mod tests {
 
     #[test]
     fn a_sibling_with_the_same_beginning_is_outside() {
-        assert_eq!(beneath(b"/work/a/b", b"/work"), Some(&b"a/b"[..]));
-        assert_eq!(beneath(b"/work", b"/work"), Some(&b""[..]));
-        assert_eq!(beneath(b"/work//a", b"/work"), Some(&b"a"[..]));
-        assert_eq!(beneath(b"/work-evil", b"/work"), None);
-        assert_eq!(beneath(b"/anything", b""), Some(&b"anything"[..]));
+        let rest = |path: &str, prefix: &str| {
+            beneath(path.as_bytes(), prefix.as_bytes()).map(|rest| String::from_utf8(rest).unwrap())
+        };
+        assert_eq!(rest("/work/a/b", "/work").as_deref(), Some("a/b"));
+        assert_eq!(rest("/work", "/work/").as_deref(), Some(""));
+        assert_eq!(rest("//work/.//a/../b/", "/work").as_deref(), Some("a/../b"));
+        assert_eq!(rest("/work-evil", "/work"), None);
+        assert_eq!(rest("/wor", "/work"), None);
+        assert_eq!(rest("/anything", "/").as_deref(), Some("anything"));
     }
 
     #[test]

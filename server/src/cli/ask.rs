@@ -67,7 +67,8 @@ fn print(verb: &str, answer: &Value) {
         "health" => say(&format!("ok: tool-server {}", text(answer, "version"))),
         "tools" => {
             for tool in list(answer, "tools") {
-                say(format!("{:<16} {}", text(tool, "name"), text(tool, "description")).trim_end());
+                let (name, default) = (text(tool, "name"), text(tool, "default"));
+                say(format!("{name:<16} {default:<12} {}", text(tool, "description")).trim_end());
             }
         }
         "reload" => {

@@ -26,8 +26,9 @@ pub(crate) struct Chunk {
     pub(crate) bytes: Bytes,
 }
 
-/// How much one read takes: less than a frame, half a pipe.
-pub(crate) const PIECE: usize = 32 * 1024;
+/// How much one read takes: what a caller that does not read makes the server
+/// hold is a few of these.
+pub(crate) const PIECE: usize = 16 * 1024;
 
 /// Collects output up to a limit that all streams of a call share.
 #[derive(Debug)]

@@ -48,6 +48,9 @@ const DESCRIPTORS_EACH: u64 = 10;
 /// Descriptors that the server itself needs.
 const DESCRIPTORS_OWN: u64 = 24;
 
+/// What one connection takes.
+pub(crate) const LEAST_DESCRIPTORS: u64 = DESCRIPTORS_OWN + DESCRIPTORS_EACH;
+
 /// How many calls, each on a connection of its own, a limit of descriptors pays
 /// for.
 pub(crate) fn paid_for(descriptors: u64) -> usize {

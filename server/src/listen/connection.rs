@@ -200,7 +200,7 @@ fn too_long(error: io::Error) -> io::Result<Read> {
     Ok(Read::Bad(bad(Code::FrameTooLarge, message)))
 }
 
-fn bad(code: Code, message: impl Into<String>) -> Refusal {
+fn bad(code: Code, message: impl AsRef<str>) -> Refusal {
     Refusal::new(code, message)
 }
 

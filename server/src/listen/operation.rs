@@ -45,9 +45,14 @@ fn tools(context: &Context) -> Value {
         .tools
         .values()
         .filter(|tool| context.rules.serves(&tool.name))
-        .map(|tool| match &tool.description {
-            Some(text) => json!({"name": tool.name, "description": text}),
-            None => json!({"name": tool.name}),
+        .map(|tool| {
+            let default = if tool.unrestricted() { "unrestricted" } else { tool.default.as_str() };
+            match &tool.description {
+                Some(text) => {
+                    json!({"name": tool.name, "default": default, "description": text})
+                }
+                None => json!({"name": tool.name, "default": default}),
+            }
         })
         .collect();
     json!({ "tools": tools })

@@ -26,13 +26,13 @@ use crate::exec::{Chunk, Hear, Io};
 use crate::os::descriptors::is_terminal;
 
 /// Chunks of stdin that wait for the tool before the connection is not read.
-const INPUT_QUEUE: usize = 8;
+const INPUT_QUEUE: usize = 1;
 /// Chunks of output that wait for the connection.
-const OUTPUT_QUEUE: usize = 2;
+const OUTPUT_QUEUE: usize = 1;
 /// Signals that wait for the call.
 const SIGNAL_QUEUE: usize = 16;
 /// Bytes that wait to be written before no more are made.
-const WRITE_AHEAD: usize = 64 * 1024;
+const WRITE_AHEAD: usize = 16 * 1024;
 
 /// One connection's life.
 struct Session {
@@ -186,7 +186,7 @@ impl Session {
                 self.ended = true;
                 if self.reader.is_hung_up() {
                     self.gone.cancel();
-                    return Err(io::ErrorKind::ConnectionAborted.into());
+                    self.closing = true;
                 }
                 return Ok(());
             }
@@ -288,6 +288,7 @@ impl Session {
         request: Request,
         descriptors: Vec<std::os::fd::OwnedFd>,
     ) -> Result<(), Refusal> {
+        request.check()?;
         let tool = self.context.rules.tool(request.tool.as_ref())?;
         if request.stdio != Stdio::Buffered && !self.calls.is_empty() {
             let message = "other calls are under way on this connection: open another one";

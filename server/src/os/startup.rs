@@ -7,7 +7,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{SigHandler, Signal, signal};
+
+/// The highest signal number of Linux.
+const LAST_SIGNAL: libc::c_int = 64;
 
 /// RLIMIT_NOFILE as it was found, to be given to tools, and as it is now.
 #[derive(Clone, Copy, Debug)]
@@ -35,15 +37,25 @@ pub(crate) fn become_subreaper() -> Result<(), Errno> {
 /// every tool: back to the default. SIGPIPE stays ignored here, and is reset in
 /// each child.
 pub(crate) fn reset_dispositions() {
-    for number in Signal::iterator() {
-        if matches!(number, Signal::SIGKILL | Signal::SIGSTOP | Signal::SIGPIPE)
-            || matches!(number, Signal::SIGSEGV | Signal::SIGBUS)
-        {
-            continue;
+    // The kernel's struct: a handler of 0 is the default. By system call, since
+    // the C library keeps two real-time signals from its callers.
+    let default = [0u64; 4];
+    for number in 1..=LAST_SIGNAL {
+        // Those with a handler (the runtime's own) are reset by execve.
+        let keep = [libc::SIGKILL, libc::SIGSTOP, libc::SIGPIPE, libc::SIGSEGV, libc::SIGBUS];
+        if !keep.contains(&number) {
+            // SAFETY: the default disposition runs no code of ours; nothing is
+            // read back.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_rt_sigaction,
+                    number,
+                    default.as_ptr(),
+                    std::ptr::null_mut::<u64>(),
+                    8,
+                );
+            }
         }
-        // SAFETY: the default disposition runs no code of ours.
-        let result = unsafe { signal(number, SigHandler::SigDfl) };
-        debug_assert!(result.is_ok(), "{number}: {result:?}");
     }
 }
 
@@ -66,10 +78,18 @@ pub(crate) fn seal_descriptors() -> Result<(), Errno> {
 }
 
 /// Descriptors that systemd passed, numbers 3 and up, each once.
-pub(crate) fn take_passed(numbers: impl Iterator<Item = RawFd>) -> Vec<OwnedFd> {
-    // SAFETY: the service manager opened these for us (sd_listen_fds(3)); this
-    // runs once, before anything else owns a descriptor of that number.
-    numbers.map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect()
+pub(crate) fn take_passed(numbers: impl Iterator<Item = RawFd>) -> Result<Vec<OwnedFd>, Errno> {
+    numbers
+        .map(|number| {
+            // SAFETY: F_GETFD asks whether the number is open, and no more. Then
+            // the service manager opened it for us (sd_listen_fds(3)); this runs
+            // once, before anything else owns a descriptor of that number.
+            unsafe {
+                Errno::result(libc::fcntl(number, libc::F_GETFD))?;
+                Ok(OwnedFd::from_raw_fd(number))
+            }
+        })
+        .collect()
 }
 
 /// A tool that runs as root with CAP_SYS_RESOURCE could raise a hard limit and

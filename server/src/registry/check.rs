@@ -37,6 +37,7 @@ fn warnings(tool: &Tool) -> Vec<Problem> {
         file: tool.origin.file.clone(),
         line: Some(tool.origin.line),
         message,
+        missing: false,
     };
     messages.map(warning).collect()
 }

@@ -35,6 +35,8 @@ pub(crate) struct Problem {
     pub(crate) file: PathBuf,
     pub(crate) line: Option<usize>,
     pub(crate) message: String,
+    /// Whether nothing is wrong but that the program is not installed.
+    pub(crate) missing: bool,
 }
 
 impl Problem {
@@ -44,6 +46,7 @@ impl Problem {
             file: error.file().to_owned(),
             line: error.line(),
             message: error.to_string(),
+            missing: matches!(error, LoadError::NoBinary { .. }),
         }
     }
 }
