@@ -56,6 +56,12 @@ pub struct Request {
 }
 
 impl Request {
+    /// Bytes of memory that its strings take, about: a list of empty strings is
+    /// not free.
+    pub fn memory(&self) -> usize {
+        self.args.iter().chain(&self.env).map(|text| text.as_bytes().len() + 56).sum()
+    }
+
     /// All bytes of its strings, with a pointer and a NUL each, as the kernel
     /// counts a command line.
     pub fn size(&self) -> usize {
@@ -166,6 +172,19 @@ fn more(more: Option<RawMore>) -> Result<More, Refusal> {
 }
 
 impl Incoming {
+    /// The id of a message that is refused for something else.
+    pub fn id_of(payload: &[u8]) -> Option<Id> {
+        #[derive(Deserialize)]
+        struct Named {
+            id: Option<Id>,
+        }
+        if !json::depth_within(payload, limits::MAX_DEPTH) {
+            return None;
+        }
+        let id = serde_json::from_slice::<Named>(payload).ok()?.id;
+        id.filter(|id| !matches!(id, Id::String(text) if text.len() > limits::MAX_ID))
+    }
+
     /// Parses one JSON payload.
     pub fn parse(payload: &[u8]) -> Result<Incoming, Refusal> {
         let raw = parse(payload)?;
@@ -241,6 +260,9 @@ impl Request {
             || raw.tty.is_some();
         if stranger {
             return Err(bad("the rest of a request has only args, env and more"));
+        }
+        if matches!(raw.env, Some(RawEnv::Map(_))) {
+            return Err(bad("the rest of a request has env as a list"));
         }
         let next = more(raw.more)?;
         extend(&mut self.args, raw.args.unwrap_or_default(), how)?;

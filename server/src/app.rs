@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tool_protocol::limits as wire;
@@ -26,7 +26,9 @@ use tracing::{info, warn};
 use crate::broker::{Admission, Bounds, Broker, Environment, Facts, Homes, Setups, Workspace};
 use crate::config::{Cgroup, Config, WatchMode};
 use crate::exec::{Executor, Trees, sweep_leftovers};
-use crate::listen::{Acceptor, Context, Limits, Listening, Place, Rules, paid_for};
+use crate::listen::{
+    Acceptor, Context, Limits, Listening, Place, Rules, Shared, SocketError, paid_for,
+};
 use crate::os::cgroup::Tree;
 use crate::os::mark::Marks;
 use crate::os::readiness;
@@ -54,6 +56,11 @@ pub(crate) enum AppError {
     /// The kernel.
     #[error("cannot {0}: {1}")]
     System(&'static str, #[source] nix::errno::Errno),
+    /// Socket activation that is none.
+    #[error(
+        "cannot take the sockets that LISTEN_FDS promises: {0}; start the server from its socket unit, or unset LISTEN_FDS"
+    )]
+    Promised(#[source] std::io::Error),
     /// Too few descriptors to serve anything.
     #[error(
         "the limit of open files is {now}, and {least} are needed: raise it (ulimit -n, LimitNOFILE=)"
@@ -106,10 +113,13 @@ pub(crate) fn environment(config: &Config) -> Environment {
 
 /// Runs a server until a signal stops it.
 pub(crate) fn serve(config: &Config) -> Result<(), AppError> {
+    // Before anything else is opened: their numbers are given.
+    let promised = sd_notify::listen_fds().map_err(AppError::Promised)?;
+    let passed =
+        startup::take_passed(promised).map_err(|errno| AppError::Promised(errno.into()))?;
     // Before any thread is made: one that had SIGCHLD unblocked would swallow it.
     let signals = open_signals()?;
-    let passed = startup::take_passed(passed_descriptors())
-        .map_err(|errno| AppError::System("take the sockets that LISTEN_FDS promises", errno))?;
+    startup::reset_umask();
     startup::seal_descriptors().map_err(|errno| AppError::System("seal descriptors", errno))?;
     let _log = crate::log::start(config);
     tokio::runtime::Builder::new_current_thread()
@@ -126,18 +136,14 @@ pub(crate) fn open_signals() -> Result<Signals, AppError> {
     Signals::open().map_err(|errno| AppError::System("take signals", errno))
 }
 
-fn passed_descriptors() -> impl Iterator<Item = i32> {
-    sd_notify::listen_fds().into_iter().flatten()
-}
-
 async fn run(
     config: &Config,
     passed: Vec<std::os::fd::OwnedFd>,
     signals: Signals,
 ) -> Result<(), AppError> {
     make_state_directory(&config.state_dir)?;
+    let _lock = take_over(config, passed.is_empty()).await?;
     let sockets = open_sockets(config, passed)?;
-    let _lock = lock_state(&config.state_dir)?;
     let (broker, files) = build(config, For::Serving)?;
     if files.now < listen::LEAST_DESCRIPTORS {
         return Err(AppError::FewDescriptors { now: files.now, least: listen::LEAST_DESCRIPTORS });
@@ -145,8 +151,9 @@ async fn run(
     let limits = limits(config).within(files.now);
     let (reload, reloads) = mpsc::channel(16);
     let closed = CancellationToken::new();
-    let acceptor = Arc::new(Acceptor::new(&limits, sockets.len(), closed.clone()));
+    let acceptor = Arc::new(Acceptor::new(&limits, sockets.len() - 1, closed.clone()));
     let busy = TaskTracker::new();
+    let shared = Shared::new(config.limits.waiting_bytes);
     for (listening, rules) in &sockets {
         let context = Context {
             broker: Arc::clone(&broker),
@@ -154,6 +161,7 @@ async fn run(
             limits,
             reload: reload.clone(),
             busy: busy.clone(),
+            shared: shared.clone(),
         };
         let listener = listening.listener()?;
         let acceptor = Arc::clone(&acceptor);
@@ -177,6 +185,23 @@ async fn run(
 fn notify(state: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         warn!(%error, "cannot tell the service manager");
+    }
+}
+
+/// Makes sure that there is no other server, and that none comes. One that was
+/// just killed may live on for a moment, in a child that was being started.
+async fn take_over(config: &Config, binds: bool) -> Result<Flock<std::fs::File>, AppError> {
+    let mut tries = 20;
+    loop {
+        let free = if binds { Listening::check(&main_place(config)) } else { Ok(()) };
+        let taken = free.map_err(AppError::from).and_then(|()| lock_state(&config.state_dir));
+        match taken {
+            Err(AppError::StateInUse(_) | AppError::Socket(SocketError::Live(_))) if tries > 0 => {
+                tries -= 1;
+                sleep(Duration::from_millis(50)).await;
+            }
+            other => return other,
+        }
     }
 }
 
@@ -346,6 +371,14 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
+fn main_place(config: &Config) -> Place {
+    Place {
+        path: config.socket.clone(),
+        mode: config.socket_mode,
+        group: config.socket_group.clone(),
+    }
+}
+
 fn open_sockets(
     config: &Config,
     passed: Vec<std::os::fd::OwnedFd>,
@@ -363,13 +396,8 @@ fn open_sockets(
         Some(index) => Ok(passed.swap_remove(index)),
         None => Listening::bind(place),
     };
-    let main = Place {
-        path: config.socket.clone(),
-        mode: config.socket_mode,
-        group: config.socket_group.clone(),
-    };
     let control = Place { path: config.control_socket.clone(), mode: 0o600, group: None };
-    let mut sockets = vec![(open(&main)?, rules(0, None, false))];
+    let mut sockets = vec![(open(&main_place(config))?, rules(0, None, false))];
     for (index, spec) in config.listen.iter().enumerate() {
         let place = Place { path: spec.path.clone(), mode: spec.mode, group: spec.group.clone() };
         sockets.push((open(&place)?, rules(index + 1, spec.tools.clone(), false)));

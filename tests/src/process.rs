@@ -75,9 +75,14 @@ pub fn kill(seen: &Process) {
     }
 }
 
-/// How many descriptors a process has open.
-pub fn fd_count(pid: i32) -> usize {
-    fs::read_dir(format!("/proc/{pid}/fd")).map(Iterator::count).unwrap_or(0)
+/// What the open descriptors of a process lead to. The directories of cgroups
+/// that a server keeps for its next calls are left out: how many there are
+/// depends on how many calls happened to run at once, up to a bound.
+pub fn descriptors(pid: i32) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+    let links = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    let links = links.filter(|link| !link.starts_with("/sys/fs/cgroup"));
+    links.map(|link| link.display().to_string()).collect()
 }
 
 /// One number of /proc/PID/status, such as `VmRSS` (in KiB) or `Threads`.

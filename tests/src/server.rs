@@ -139,9 +139,9 @@ impl Server {
         process::status_number(self.pid(), "VmRSS").expect("VmRSS of the server")
     }
 
-    /// Open descriptors of the server.
+    /// Open descriptors of the server, those of kept cgroups left out.
     pub fn fd_count(&self) -> usize {
-        process::fd_count(self.pid())
+        process::descriptors(self.pid()).len()
     }
 
     /// Its children, zombies among them.
@@ -165,7 +165,10 @@ impl Server {
                 return;
             }
             if start.elapsed() > PATIENCE {
-                panic!("left: {fds} descriptors (before {before}), children {children:?}");
+                let open = process::descriptors(self.pid());
+                panic!(
+                    "left: {fds} descriptors (before {before}): {open:?}; children {children:?}"
+                );
             }
             thread::sleep(Duration::from_millis(10));
         }

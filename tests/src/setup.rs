@@ -225,6 +225,21 @@ impl Setup {
     }
 }
 
+/// A killed server cannot remove the cgroups that it made; its log names them.
+impl Drop for Setup {
+    fn drop(&mut self) {
+        for rest in self.log().split("cgroup.kill beneath ").skip(1) {
+            let name = rest.split('"').next().unwrap_or_default();
+            if name.starts_with("/sys/fs/cgroup/") && name.contains("/tool-server-") {
+                for entry in fs::read_dir(name).into_iter().flatten().flatten() {
+                    let _ = fs::remove_dir(entry.path());
+                }
+                let _ = fs::remove_dir(name);
+            }
+        }
+    }
+}
+
 /// Writes a file. A program is written by another process: a test beside us
 /// that forks at that moment would hold our descriptor open for writing, and the
 /// kernel refuses to run such a file (ETXTBSY).

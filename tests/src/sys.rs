@@ -51,10 +51,13 @@ pub fn close(command: &mut Command, fd: RawFd) {
 /// Gives the child a descriptor under a number, as a service manager does.
 pub fn pass(command: &mut Command, fd: RawFd, number: RawFd) {
     before_exec(command, move || {
-        // SAFETY: duplicates into a number of the child that nobody owns; the
-        // copy is not close-on-exec.
-        let done = unsafe { libc::dup2(fd, number) };
-        if done == number { Ok(()) } else { Err(io::Error::last_os_error()) }
+        // SAFETY: duplicates into a number of the child; the copy is not
+        // close-on-exec. Where both are one number dup2 does nothing, so that
+        // the flag is cleared by hand.
+        let done = unsafe {
+            if fd == number { libc::fcntl(fd, libc::F_SETFD, 0) } else { libc::dup2(fd, number) }
+        };
+        if done >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     });
 }
 
@@ -69,17 +72,22 @@ pub fn controlling_terminal(command: &mut Command) {
     });
 }
 
-/// Ignores and blocks signals in the child: what a tool must not inherit.
-pub fn ignore_and_block(command: &mut Command, signals: &'static [nix::sys::signal::Signal]) {
-    use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+/// Ignores and blocks signals (by number, real-time ones too) in the child: what
+/// a tool must not inherit.
+pub fn ignore_and_block(command: &mut Command, signals: &'static [libc::c_int]) {
     before_exec(command, move || {
-        let mut set = SigSet::empty();
-        for signal in signals {
-            // SAFETY: SIG_IGN installs no handler.
-            unsafe { libc::signal(*signal as libc::c_int, libc::SIG_IGN) };
-            set.add(*signal);
+        // SAFETY: SIG_IGN installs no handler; the set is a local that is
+        // initialised by sigemptyset before it is used.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in signals {
+                libc::signal(*signal, libc::SIG_IGN);
+                libc::sigaddset(&raw mut set, *signal);
+            }
+            libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
         }
-        Ok(sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?)
+        Ok(())
     });
 }
 

@@ -1,8 +1,6 @@
 //! Frames and messages that no client of ours sends. Each gets its code where
 //! someone is there to read it, and leaves nothing behind.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 use tool_broker_tests::wire::frame;
 use tool_broker_tests::{Server, Wire, still_works};
@@ -162,12 +160,14 @@ fn bytes_that_come_one_by_one_make_the_same_conversation() {
 
 #[test]
 fn every_golden_conversation_may_be_cut_at_every_byte() {
-    let golden = tool_broker_tests::project().join("protocol/testdata");
-    let files = golden_files(&golden);
-    assert!(!files.is_empty(), "no golden transcripts in {}", golden.display());
-    let server = Server::start(|_| ());
+    let golden = golden_clients();
+    assert!(!golden.is_empty(), "no golden transcripts");
+    let server = Server::start(|s| {
+        s.tools(&[("cat", "/bin/cat"), ("echo", "/bin/echo")]);
+        s.env("TOOL_PATH_MAP", format!("/workspace={}", s.ws().display()));
+    });
     let before = server.settled();
-    for (name, bytes) in files {
+    for (name, bytes) in golden {
         for cut in 0..=bytes.len() {
             let mut wire = server.connect();
             let _ = wire.try_send(&bytes[..cut]);
@@ -182,17 +182,16 @@ fn every_golden_conversation_may_be_cut_at_every_byte() {
     still_works(&server);
 }
 
-/// What clients send in the golden transcripts, as bytes.
-fn golden_files(dir: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir).expect("testdata") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().expect("a name").display().to_string();
-        if path.is_file() {
-            found.push((name, std::fs::read(&path).expect("read")));
-        }
-    }
-    found
+/// What clients send in the golden transcripts, byte for byte.
+fn golden_clients() -> Vec<(String, Vec<u8>)> {
+    let dir = tool_broker_tests::project().join("protocol/testdata");
+    let paths = std::fs::read_dir(dir).expect("testdata").map(|entry| entry.expect("entry").path());
+    let clients = paths.filter(|path| path.extension().is_some_and(|ending| ending == "client"));
+    let read = |path: std::path::PathBuf| {
+        let bytes = std::fs::read(&path).expect("read");
+        (path.display().to_string(), bytes)
+    };
+    clients.map(read).collect()
 }
 
 #[test]
@@ -273,15 +272,9 @@ fn signals_and_operations_that_do_not_exist_change_nothing() {
     for op in ["status", "reload"] {
         refused(&answers(&server, &frame(json!({"op":op}).to_string().as_bytes())), "unknown_op");
     }
-    for signal in [
-        json!("KILL"),
-        json!("STOP"),
-        json!("SEGV"),
-        json!("SIGINT"),
-        json!("int"),
-        json!(2),
-        json!(null),
-    ] {
+    for signal in
+        [json!("KILL"), json!("STOP"), json!("SEGV"), json!("SIGINT"), json!("int"), json!(2)]
+    {
         let mut wire = server.connect();
         wire.send_json(&json!({
             "tool":"sh","args":["-c","echo up; read x; echo $x; exit 3"],"cwd":server.ws(),"stdio":"stream",

@@ -195,7 +195,7 @@ fn a_link_out_of_tools_d_is_refused() {
 #[test]
 fn a_tool_that_takes_longer_than_its_timeout_is_ended_with_its_tree() {
     let server = Server::start(|s| {
-        s.tool("t", "binary = \"/bin/sh\"\ntimeout = 0.5\n");
+        s.tool("t", "binary = \"/bin/sh\"\ntimeout = 3\n");
     });
     let before = server.settled();
     let script = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; echo $$ > daemon; while :; do sleep 0.1; done' &); \

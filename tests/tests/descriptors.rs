@@ -93,12 +93,12 @@ fn descriptors_that_nobody_asked_for_are_closed() {
         drop(wire.recv_frame());
     }
     // With a message that is not JSON, with half a frame, with each byte of one.
-    let mut wire = server.connect();
-    wire.send_bytes_with_fds(&frame(b"{"), &[writing.as_fd()]);
-    drop(wire.recv_frame());
-    let mut wire = server.connect();
-    wire.send_bytes_with_fds(&[0, 0], &[writing.as_fd()]);
-    drop(wire);
+    for bytes in [frame(b"{"), vec![0, 0]] {
+        let mut wire = server.connect();
+        wire.send_bytes_with_fds(&bytes, &[writing.as_fd()]);
+        wire.no_more();
+        drop(wire.until_closed());
+    }
     let mut wire = server.connect();
     for byte in frame(request(&server, json!([0])).to_string().as_bytes()) {
         wire.send_bytes_with_fds(&[byte], &[writing.as_fd(), writing.as_fd()]);

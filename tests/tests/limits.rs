@@ -67,6 +67,56 @@ fn a_peer_has_a_limit_of_its_own() {
 }
 
 #[test]
+fn calls_that_wait_for_one_tool_hold_no_place_of_another() {
+    for limits in ["calls = 4", "calls_per_peer = 4"] {
+        let server = Server::start(|s| {
+            s.config(&format!("[limits]\n{limits}\n"));
+            s.tools(&[("echo", "/bin/echo")]);
+            s.tool("sh", "binary = \"/bin/sh\"\n[limits]\nconcurrent = 1\n");
+        });
+        let mut wires: Vec<Wire> = (0..8).map(|_| server.connect()).collect();
+        for (n, wire) in wires.iter_mut().enumerate() {
+            wire.send_json(&waiting(&server, n));
+        }
+        eventually("one runs", || running(&server) == 1);
+        eventually("seven wait", || server.status()["calls"]["waiting"] == json!(7));
+        let mut other = server.connect();
+        let reply = other.call(&json!({"tool":"echo","args":["free"],"cwd":server.ws()}));
+        assert_eq!(reply["stdout"], json!("free\n"), "{limits}: {reply}");
+        fs::write(server.ws().join("go"), "").expect("go");
+        for (n, wire) in wires.iter_mut().enumerate() {
+            assert_eq!(wire.recv_json()["stdout"], json!(format!("{n}\n")));
+        }
+    }
+}
+
+#[test]
+fn however_the_limits_lie_every_call_gets_its_turn() {
+    for limits in ["calls = 2", "calls_per_peer = 2", "calls = 1", "calls_per_peer = 1\ncalls = 2"]
+    {
+        let server = Server::start(|s| {
+            s.config(&format!("[limits]\n{limits}\n"));
+            s.tools(&[("echo", "/bin/echo")]);
+            s.tool("sh", "binary = \"/bin/sh\"\n[limits]\nconcurrent = 1\n");
+        });
+        // Arrivals while others end: each connection asks again at once.
+        let serve = |n: usize| {
+            let mut wire = server.connect();
+            for turn in 0..10 {
+                let (tool, args) =
+                    if n % 4 == 3 { ("echo", json!([])) } else { ("sh", json!(["-c", "echo"])) };
+                let reply = wire.call(&json!({"tool":tool,"args":args,"cwd":server.ws()}));
+                assert_eq!(reply["stdout"], json!("\n"), "{limits}, {n}, {turn}: {reply}");
+            }
+        };
+        std::thread::scope(|scope| {
+            let all: Vec<_> = (0..12).map(|n| scope.spawn(move || serve(n))).collect();
+            all.into_iter().for_each(|thread| thread.join().expect("every turn came"));
+        });
+    }
+}
+
+#[test]
 fn where_too_many_wait_the_next_is_refused_as_busy() {
     let server = Server::start(|s| s.config("[limits]\ncalls = 1\nwaiting = 2\n"));
     let mut wires: Vec<Wire> = (0..3).map(|_| server.connect()).collect();
@@ -116,7 +166,7 @@ fn one_connection_cannot_have_more_under_way_than_its_limit() {
 
 #[test]
 fn a_connection_that_says_nothing_is_ended_and_so_is_half_a_frame() {
-    let server = Server::start(|s| s.config("[timeouts]\nfirst_message = 0.3\nframe = 0.3\n"));
+    let server = Server::start(|s| s.config("[timeouts]\nfirst_message = 1\nframe = 1\n"));
     let before = server.settled();
     let mut wires = [server.connect(), server.connect(), server.connect(), server.connect()];
     wires[1].send(&[0, 0]);
@@ -140,7 +190,7 @@ fn a_connection_that_says_nothing_is_ended_and_so_is_half_a_frame() {
 
 #[test]
 fn a_connection_may_be_idle_between_two_calls() {
-    let server = Server::start(|s| s.config("[timeouts]\nfirst_message = 0.2\nframe = 0.2\n"));
+    let server = Server::start(|s| s.config("[timeouts]\nfirst_message = 1\nframe = 1\n"));
     let mut wire = server.connect();
     assert_eq!(wire.call(&json!({"op":"health"}))["ok"], json!(true));
     // Longer than both limits: another connection has been ended meanwhile.

@@ -102,6 +102,23 @@ fn a_definition_that_vanishes_does_not_free_the_tool() {
 }
 
 #[test]
+fn a_definition_that_is_emptied_on_its_way_to_a_new_one_does_not_free_the_tool() {
+    let denied = "binary = \"/bin/cat\"\ndefault = \"deny\"\n";
+    let server = Server::start(|s| s.tool("cat", denied));
+    assert_eq!(run(&mut server.client("cat"), b"").code(), Some(126));
+    // As an editor does it: truncate, then write. In between it is empty.
+    fs::File::create(server.path("tools.d/cat/tool.toml")).expect("truncate");
+    let _ = run(&mut server.verb(&["reload"]), b"");
+    for _ in 0..20 {
+        assert_ne!(run(&mut server.client("cat"), b"secret").out(), "secret");
+        thread::sleep(Duration::from_millis(20));
+    }
+    fs::write(server.path("tools.d/cat/tool.toml"), denied).expect("write");
+    let _ = run(&mut server.verb(&["reload"]), b"");
+    assert_eq!(run(&mut server.client("cat"), b"").code(), Some(126));
+}
+
+#[test]
 fn a_definition_that_is_written_byte_by_byte_is_never_half_in_force() {
     let server = Server::start(|s| s.tool("t", &shell("old")));
     let text = shell("new");

@@ -114,6 +114,19 @@ fn a_wrapper_gets_the_four_variables_of_the_call() {
 }
 
 #[test]
+fn a_caller_cannot_tell_a_wrapper_something_else() {
+    let server = Server::start(|s| {
+        s.tool("t", "binary = \"/bin/echo\"\n[env]\nforward = [\"*\"]\n");
+        let script = "#!/bin/sh\necho \"$TOOL_NAME $TOOL_BINARY $TOOL_ARGS\"\n";
+        s.file("tools.d/t/restricted", script, 0o755);
+    });
+    let names = ["TOOL_NAME", "TOOL_BINARY", "TOOL_CWD", "TOOL_ARGS"];
+    let env: Vec<String> = names.iter().map(|name| format!("{name}=evil")).collect();
+    let request = json!({"tool":"t","args":["x"],"cwd":server.ws(),"env":env});
+    assert_eq!(server.connect().call(&request)["stdout"], json!("t /bin/echo [\"x\"]\n"));
+}
+
+#[test]
 fn a_wrapper_that_denies_is_the_tool_that_failed() {
     let server = Server::start(|s| {
         s.tool("t", r#"{"binary":"/bin/echo"}"#);

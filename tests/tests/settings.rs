@@ -126,7 +126,7 @@ fn a_server_that_cannot_start_says_why_in_one_line_and_leaves_nothing() {
             fs::remove_dir_all(s.path("state")).expect("rm");
             fs::write(s.path("state"), "a file").expect("write");
         }),
-        ("port", |s| s.env("TOOL_SOCKET", "/proc/no/such/port.sock")),
+        ("/proc/no/such", |s| s.env("TOOL_SOCKET", "/proc/no/such/tool.sock")),
         ("server.toml", |s| s.config("[limits]\ncalls = \"many\"\n")),
     ];
     for (word, break_it) in broken {

@@ -22,7 +22,7 @@ fn a_socket_is_for_its_owner_and_group_and_the_control_socket_for_its_owner() {
         assert_eq!(meta.mode() & 0o7777, mode, "{}", path.display());
     }
     // Whatever the umask that the server was born with.
-    for mask in [0, 0o777] {
+    for mask in [0, 0o077] {
         let setup = Setup::new();
         let mut serve = setup.serve();
         sys::umask(&mut serve, mask);
@@ -104,17 +104,23 @@ fn a_stopping_server_lets_calls_finish_and_refuses_new_ones() {
     wire.send_json(&json!({"tool":"sh","args":["-c",script],"cwd":server.ws()}));
     eventually("it runs", || server.ws().join("up").exists());
     server.signal(Signal::SIGTERM);
-    eventually("the socket goes", || !server.socket().exists());
-    // A connection from before: refused, or closed.
-    if let Some(reply) =
-        idle.try_call(&json!({"tool":"sh","args":["-c","touch ran"],"cwd":server.ws()}))
-    {
+    // New ones are told so, on a new connection or one from before.
+    let refused = json!({"tool":"sh","args":["-c","touch ran"],"cwd":server.ws()});
+    eventually("new calls are refused", || {
+        let reply =
+            Wire::try_connect(&server.socket()).ok().and_then(|mut new| new.try_call(&refused));
+        reply.is_none_or(|reply| reply["code"] == json!("draining"))
+    });
+    if let Some(reply) = idle.try_call(&refused) {
         assert_eq!(
             (&reply["code"], &reply["exit_code"]),
             (&json!("draining"), &json!(125)),
             "{reply}"
         );
     }
+    let line = run(server.client("sh").args(["-c", "touch ran"]), b"").refused(125);
+    assert!(line.contains("again") || line.contains("start"), "does not say what to do: {line}");
+    let _ = fs::remove_file(server.ws().join("ran")); // by a call before the signal came
     fs::write(server.ws().join("go"), "").expect("go");
     let reply = wire.recv_json();
     assert_eq!(
@@ -157,7 +163,8 @@ fn each_socket_serves_its_own_tools() {
     }
     assert!(!server.ws().join("ran").exists());
     let tools = Wire::connect(&some).call(&json!({"op":"tools"}));
-    assert_eq!(tools["tools"], json!([{"name":"cat"},{"name":"echo"}]), "{tools}");
+    let names = tools["tools"].as_array().expect("a list").iter().map(|tool| tool["name"].as_str());
+    assert_eq!(names.collect::<Vec<_>>(), [Some("cat"), Some("echo")], "{tools}");
     for (path, mode) in [(&some, 0o600), (&one, 0o666)] {
         assert_eq!(fs::metadata(path).expect("socket").mode() & 0o7777, mode, "{}", path.display());
     }
@@ -252,6 +259,17 @@ fn a_socket_that_the_supervisor_made_is_taken_over() {
     server.signal(Signal::SIGTERM);
     assert_eq!(server.wait().code(), Some(0));
     assert!(server.socket().exists(), "the socket is the supervisor's, not the server's to remove");
+}
+
+#[test]
+fn a_promised_socket_that_is_not_there_is_an_error_not_a_crash() {
+    let setup = Setup::new();
+    let mut command = setup.command(Path::new("/bin/sh"));
+    command.args(["-c", "export LISTEN_PID=$$; exec \"$@\" 3<&-", "sh"]);
+    command.arg(&binaries().server).arg("serve").env("LISTEN_FDS", "1");
+    let outcome = run(&mut command, b"");
+    assert_eq!(outcome.code(), Some(1), "{outcome:?}");
+    assert_eq!(outcome.err().lines().count(), 1, "{outcome:?}");
 }
 
 #[test]

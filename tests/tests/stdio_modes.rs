@@ -30,7 +30,7 @@ fn a_buffered_reply_has_everything() {
 fn several_buffered_requests_are_under_way_on_one_connection() {
     let server = Server::start(|_| ());
     let mut wire = server.connect();
-    let ids = [json!(1), json!("two"), json!(0), json!(18_446_744_073_709_551_615_u64)];
+    let ids = [json!(1), json!("two"), json!(0), json!(i64::MAX)];
     for (n, id) in ids.iter().enumerate() {
         // Each waits for the file that a later request makes: they must overlap.
         let script = format!("touch up{n}; until [ -e go ]; do sleep 0.02; done; echo {n}");
@@ -269,4 +269,16 @@ fn fds_carries_no_data_and_ends_with_the_tool() {
     assert_eq!(text, "direct\n");
     let reply = wire.call(&sh(&server, "buffered", "echo next"));
     assert_eq!(reply["stdout"], json!("next\n"));
+}
+
+#[test]
+fn input_that_can_come_no_more_is_at_its_end() {
+    let server = Server::start(|_| ());
+    let mut wire = server.connect();
+    wire.send_json(&sh(&server, "stream", "cat; echo end; exit 3"));
+    wire.send_input(b"hello ");
+    // No empty chunk: the sending half closes, which is no end of the call.
+    wire.no_more();
+    let got = wire.recv_stream();
+    assert_eq!((got.stdout.as_slice(), &got.last["exit_code"]), (&b"hello end\n"[..], &json!(3)));
 }

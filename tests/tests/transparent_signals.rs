@@ -1,4 +1,5 @@
-//! Signals that the client gets are the tool's; a dead client takes the tool along.
+//! A client that dies takes its call along, the whole tree and nothing else; a
+//! call that ends leaves what it started.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -25,52 +26,49 @@ fn pid_in(server: &Server, file: &str) -> i32 {
 }
 
 #[test]
-fn the_tool_gets_the_signals_that_the_client_gets() {
+fn a_client_that_a_signal_ends_ends_by_it_and_takes_the_tool_along() {
     let server = Server::start(|_| ());
-    let signals = [
-        Signal::SIGINT,
-        Signal::SIGTERM,
-        Signal::SIGHUP,
-        Signal::SIGQUIT,
-        Signal::SIGUSR1,
-        Signal::SIGUSR2,
-    ];
-    for signal in signals {
-        let name = signal.as_str().trim_start_matches("SIG");
-        let script = format!(
-            "trap 'echo got {name}; exit 9' {name}; touch ready; while :; do sleep 0.02; done"
-        );
-        let running = ready(&server, &script);
-        running.signal(signal);
-        let outcome = running.wait();
-        assert_eq!(
-            (outcome.code(), outcome.out()),
-            (Some(9), format!("got {name}\n")),
-            "{outcome:?}"
-        );
-    }
-}
-
-#[test]
-fn a_signal_that_the_tool_does_not_catch_ends_both_by_it() {
-    let server = Server::start(|_| ());
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR1] {
-        let running = ready(&server, "touch ready; while :; do sleep 0.02; done");
+    let before = server.settled();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
+        let running = ready(&server, "echo $$ > tool; touch ready; while :; do sleep 0.02; done");
+        let tool = pid_in(&server, "tool");
         running.signal(signal);
         let outcome = running.wait();
         assert_eq!(outcome.signal(), Some(signal as i32), "{outcome:?}");
+        eventually("the tool ends", || !alive(tool));
+        server.nothing_left(before);
+        fs::remove_file(server.ws().join("tool")).expect("rm");
     }
+    still_works(&server);
 }
 
 #[test]
-fn a_signal_that_the_tool_survives_does_not_end_the_client() {
+fn a_dying_call_has_time_to_put_its_things_in_order() {
     let server = Server::start(|_| ());
-    let script = "trap 'touch caught' INT; touch ready; \
-                  until [ -e caught ]; do sleep 0.02; done; echo on; exit 6";
+    let script =
+        "trap 'echo bye > parting; exit 0' TERM; touch ready; while :; do sleep 0.02; done";
     let running = ready(&server, script);
-    running.signal(Signal::SIGINT);
-    let outcome = running.wait();
-    assert_eq!((outcome.code(), outcome.out().as_str()), (Some(6), "on\n"), "{outcome:?}");
+    running.signal(Signal::SIGKILL);
+    eventually("TERM comes first", || server.ws().join("parting").exists());
+    still_works(&server);
+}
+
+#[test]
+fn calls_after_one_that_had_to_be_killed_are_not_killed_with_it() {
+    let server = Server::start(|_| ());
+    let before = server.settled();
+    for _ in 0..3 {
+        let script = "trap '' TERM HUP; touch ready; while :; do sleep 0.1; done";
+        ready(&server, script).signal(Signal::SIGKILL);
+        server.nothing_left(before);
+        for n in 0..5 {
+            let outcome = tool_broker_tests::run(
+                server.client("sh").args(["-c", "echo $0", &n.to_string()]),
+                b"",
+            );
+            assert_eq!(outcome.success(), format!("{n}\n"));
+        }
+    }
 }
 
 #[test]
@@ -130,7 +128,7 @@ fn a_daemon_of_a_finished_call_lives_on_and_status_lists_it() {
         let status = server.status().to_string();
         status.contains(&daemon.to_string()).then_some(status)
     });
-    assert!(listed.contains("daemon"), "{listed}");
+    assert!(listed.contains("sleep 300"), "{listed}");
     let seen = process::process(daemon).expect("alive");
     let setup = server.stop(Signal::SIGTERM);
     eventually("the daemon ends with the server", || !alive(daemon));

@@ -276,7 +276,7 @@ fn setup_runs_the_scripts_without_a_server() {
 
 #[test]
 fn the_log_has_the_call_id_that_the_reply_has() {
-    let server = Server::start(|_| ());
+    let server = Server::start(|s| s.env("TOOL_LOG", "debug"));
     let reply = server
         .connect()
         .call(&json!({"tool":"sh","args":["-c","exit 3"],"cwd":server.ws(),"stdio":"buffered"}));

@@ -125,7 +125,7 @@ impl Broker {
         let tool = self.find(&tool)?;
         let admitted = async {
             self.setups.finished(&tool.name).await;
-            self.admission.admit(&tool.name, tool.concurrent, peer, request.size()).await
+            self.admission.admit(&tool.name, tool.concurrent, peer, request.memory()).await
         };
         let permit = tokio::select! {
             permit = admitted => permit?,
@@ -134,6 +134,8 @@ impl Broker {
         };
         let entered = self.enter(&request)?;
         let plan = self.plan(&tool, &request, entered, number)?;
+        // All of it that counts is in the plan.
+        drop(request);
         let approved = decide(&tool, plan)?;
         let report = self.executor.run(&approved, io, hear, permit).await;
         report.map_err(|error| not_started(&error, &tool, approved.get()))

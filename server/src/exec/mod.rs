@@ -10,7 +10,9 @@
 //! - `supervise`  what ends a call: exit, timeout, the caller's death, a stop
 //! - `output`     captured or streamed bytes
 //! - `tree`       the processes of a call, and their end
+//! - `hunt`       those that are gone before they are seen
 
+mod hunt;
 mod output;
 mod plan;
 mod reaper;

@@ -6,12 +6,13 @@
 //! the end happen under one lock, so no end is ever missed.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
 use tokio::sync::oneshot;
 
+use super::hunt::Hunt;
 use crate::os::process::{self, Exit};
 use crate::os::spawn::{Image, SpawnError, Spawner};
 
@@ -19,6 +20,7 @@ use crate::os::spawn::{Image, SpawnError, Spawner};
 #[derive(Debug)]
 pub(crate) struct Reaper {
     state: Mutex<State>,
+    hunt: Arc<Hunt>,
 }
 
 #[derive(Debug)]
@@ -41,9 +43,9 @@ pub(crate) struct Started {
 impl Reaper {
     /// A reaper; the server must have SIGCHLD blocked and call `collect` when
     /// it comes.
-    pub(crate) fn new() -> Result<Reaper, Errno> {
+    pub(crate) fn new(hunt: Arc<Hunt>) -> Result<Reaper, Errno> {
         let state = State { spawner: Spawner::new()?, waiting: HashMap::new(), orphans: 0 };
-        Ok(Reaper { state: Mutex::new(state) })
+        Ok(Reaper { state: Mutex::new(state), hunt })
     }
 
     /// Starts a process.
@@ -68,13 +70,24 @@ impl Reaper {
     /// Reaps every child that has ended and tells whoever waits for it.
     pub(crate) fn collect(&self) {
         let mut state = self.lock();
-        while let Some((pid, exit)) = process::reap_next() {
+        while let Some((pid, exit)) = self.next(&state) {
             match state.waiting.remove(&pid) {
                 // Nobody listening any more is fine: the call was given up.
                 Some(sender) => drop(sender.send(exit)),
                 None => state.orphans += 1,
             }
         }
+    }
+
+    fn next(&self, state: &State) -> Option<(Pid, Exit)> {
+        if self.hunt.is_on() {
+            let pid = process::peek_next()?;
+            if !state.waiting.contains_key(&pid) {
+                self.hunt.pass(pid);
+            }
+            return process::reap_ended(pid);
+        }
+        process::reap_next()
     }
 
     /// How many processes were reaped that somebody else had started: what

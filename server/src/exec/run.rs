@@ -93,7 +93,7 @@ impl Executor {
         stall: Duration,
     ) -> Result<Executor, Errno> {
         let mut executor = Executor {
-            reaper: Reaper::new()?,
+            reaper: Reaper::new(trees.hunt())?,
             trees,
             cgroups: cgroups.map(Mutex::new),
             null: descriptors::null()?,

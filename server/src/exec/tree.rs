@@ -15,11 +15,13 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::sleep;
 
+use super::hunt::Hunt;
 use crate::os::cgroup::Group;
 use crate::os::mark::{Found, Marks};
 use crate::os::process::{self, Handle};
@@ -31,7 +33,19 @@ pub(crate) struct Census {
     pub(crate) calls: HashMap<u32, Vec<Pid>>,
     /// Living processes that broke their mark and have no marked ancestor.
     pub(crate) nobodys: Vec<Pid>,
+    /// Whose orphans have ended and are not reaped yet; `None` is nobody's.
+    pub(crate) ended: Vec<Option<u32>>,
 }
+
+/// What the thread that counts is asked.
+#[derive(Debug)]
+enum Question {
+    Count(HashMap<Pid, u32>, oneshot::Sender<Census>),
+    Chase(Option<u32>, HashMap<Pid, u32>, oneshot::Sender<()>),
+}
+
+/// Questions that wait; each caller waits for its answer, so there are few.
+const QUESTIONS: usize = 1024;
 
 /// Counts processes, and ends them.
 #[derive(Debug)]
@@ -42,7 +56,8 @@ pub(crate) struct Trees {
     leaders: std::sync::Mutex<HashMap<Pid, u32>>,
     /// To the thread that counts: reading /proc takes too long for the server's
     /// own, and when it is needed no new one may be had.
-    counter: SyncSender<(HashMap<Pid, u32>, oneshot::Sender<Census>)>,
+    counter: SyncSender<Question>,
+    hunt: Arc<Hunt>,
     /// The last census and when it began: many calls that end at once share it.
     last: Mutex<Option<(Instant, Arc<Census>)>>,
 }
@@ -62,23 +77,44 @@ pub(crate) struct Target<'a> {
 /// as it is killed, and the pause between two.
 const KILL_PASSES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(10);
+/// How long one chase lasts.
+const CHASE: Duration = Duration::from_millis(20);
 
 impl Trees {
     /// With `None` for marks, a call's processes are known by ancestry alone.
     pub(crate) fn new(marks: Option<Marks>) -> std::io::Result<Trees> {
-        let (counter, questions) = sync_channel::<(HashMap<Pid, u32>, oneshot::Sender<Census>)>(1);
+        let (counter, questions) = sync_channel(QUESTIONS);
         std::thread::Builder::new().name("census".to_owned()).spawn(move || {
-            while let Ok((leaders, answer)) = questions.recv() {
+            while let Ok(question) = questions.recv() {
                 // Whoever asked may have gone.
-                answer.send(count(marks, &leaders)).ok();
+                match question {
+                    Question::Count(leaders, answer) => {
+                        answer.send(count(marks, &leaders)).ok();
+                    }
+                    Question::Chase(call, leaders, answer) => {
+                        chase(marks, call, &leaders);
+                        answer.send(()).ok();
+                    }
+                }
             }
         })?;
-        Ok(Trees { marks, leaders: std::sync::Mutex::default(), counter, last: Mutex::new(None) })
+        Ok(Trees {
+            marks,
+            leaders: std::sync::Mutex::default(),
+            counter,
+            hunt: Arc::new(Hunt::new(marks)),
+            last: Mutex::new(None),
+        })
     }
 
     /// The marks of calls, where there are any.
     pub(crate) fn marks(&self) -> Option<Marks> {
         self.marks
+    }
+
+    /// What the reaper tells of orphans.
+    pub(crate) fn hunt(&self) -> Arc<Hunt> {
+        Arc::clone(&self.hunt)
     }
 
     /// Notes the first process of a call.
@@ -105,9 +141,8 @@ impl Trees {
             return Arc::clone(census);
         }
         let began = Instant::now();
-        let (answer, counted) = oneshot::channel();
-        let asked = self.counter.send((self.leaders().clone(), answer)).is_ok();
-        let census = if asked { counted.await.unwrap_or_default() } else { Census::default() };
+        let leaders = self.leaders().clone();
+        let census = self.ask(|answer| Question::Count(leaders, answer)).await;
         let census = Arc::new(census);
         *last = Some((began, Arc::clone(&census)));
         census
@@ -116,7 +151,7 @@ impl Trees {
     /// Ends the tree of one call: TERM, the grace, KILL. Returns when none of
     /// its processes lives, or when they cannot be killed (says how many).
     pub(crate) async fn end(&self, target: Target<'_>, grace: Duration) -> usize {
-        self.end_where(grace, target.group, |census| {
+        self.end_where(grace, Some(target.call), target.group, |census| {
             let mut pids = census.calls.get(&target.call).cloned().unwrap_or_default();
             if self.marks.is_none() {
                 pids.extend(descendants(target.leader));
@@ -131,7 +166,7 @@ impl Trees {
     /// Ends whatever any call has left.
     pub(crate) async fn end_all(&self, grace: Duration) -> usize {
         let without_marks = self.marks.is_none();
-        self.end_where(grace, None, |census| {
+        self.end_where(grace, None, None, |census| {
             let mut pids: Vec<Pid> = census.calls.values().flatten().copied().collect();
             pids.extend(&census.nobodys);
             if without_marks {
@@ -145,16 +180,17 @@ impl Trees {
     async fn end_where(
         &self,
         grace: Duration,
+        call: Option<u32>,
         group: Option<&Group>,
         members: impl Fn(&Census) -> Vec<Pid>,
     ) -> usize {
+        let _counting = self.hunt.begin();
         let deadline = Instant::now() + grace;
         let mut told: Vec<Pid> = Vec::new();
         let mut pause = Duration::from_millis(2);
         loop {
-            let census = self.census().await;
-            let living = alive(members(&census));
-            if living.is_empty() {
+            let (living, fleeting) = self.look(call, &members).await;
+            if living.is_empty() && !fleeting {
                 return 0;
             }
             if Instant::now() >= deadline {
@@ -175,18 +211,47 @@ impl Trees {
             if let Some(group) = group {
                 group.kill();
             }
-            let census = self.census().await;
-            let living = alive(members(&census));
+            let (living, fleeting) = self.look(call, &members).await;
             left = living.len();
-            if living.is_empty() {
+            if living.is_empty() && !fleeting {
                 break;
             }
             for pid in living {
                 self.signal(pid, &[Signal::SIGKILL]);
             }
-            sleep(PAUSE).await;
+            if fleeting {
+                let leaders = self.leaders().clone();
+                self.ask(|answer| Question::Chase(call, leaders, answer)).await;
+            } else {
+                sleep(PAUSE).await;
+            }
         }
         left
+    }
+
+    /// The living members, and whether some came and went meanwhile.
+    async fn look(
+        &self,
+        call: Option<u32>,
+        members: &impl Fn(&Census) -> Vec<Pid>,
+    ) -> (Vec<Pid>, bool) {
+        let before = self.hunt.passed(call);
+        let census = self.census().await;
+        let living = alive(members(&census));
+        let waiting = match call {
+            Some(call) => census.ended.contains(&Some(call)) || census.ended.contains(&None),
+            None => !census.ended.is_empty(),
+        };
+        (living, waiting || self.hunt.passed(call) != before)
+    }
+
+    /// Asks the thread that counts.
+    async fn ask<T: Default>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> T {
+        let (answer, answered) = oneshot::channel();
+        match self.counter.send(question(answer)) {
+            Ok(()) => answered.await.unwrap_or_default(),
+            Err(_) => T::default(),
+        }
     }
 
     /// Signals a process if, now that its number cannot go to another one, it
@@ -239,7 +304,7 @@ fn count(marks: Option<Marks>, leaders: &HashMap<Pid, u32>) -> Census {
     let server = Pid::this();
     let table = process::table();
     let parents: HashMap<Pid, Pid> = table.iter().map(|p| (p.pid, p.parent)).collect();
-    let ours = table.iter().filter(|process| !process.zombie).filter(|process| {
+    let ours = table.iter().filter(|process| {
         process.pid != server && ancestors(&parents, process.pid).any(|pid| pid == server)
     });
     let owner = |pid: &Pid| match marks.read(*pid) {
@@ -247,6 +312,17 @@ fn count(marks: Option<Marks>, leaders: &HashMap<Pid, u32>) -> Census {
         _ => leaders.get(pid).copied(),
     };
     for process in ours {
+        if process.zombie {
+            // A call's own first process is not an orphan: its end is told.
+            if process.parent == server && !leaders.contains_key(&process.pid) {
+                match marks.read(process.pid) {
+                    Ok(Found::Call(call)) => census.ended.push(Some(call)),
+                    Ok(Found::Broken) => census.ended.push(None),
+                    Ok(Found::Unmarked) | Err(_) => {}
+                }
+            }
+            continue;
+        }
         match marks.read(process.pid) {
             Ok(Found::Call(call)) => census.calls.entry(call).or_default().push(process.pid),
             Ok(Found::Broken) => {
@@ -261,6 +337,44 @@ fn count(marks: Option<Marks>, leaders: &HashMap<Pid, u32>) -> Census {
         }
     }
     census
+}
+
+/// Kills what forks and exits faster than a census sees: for a moment, whatever
+/// is newest is looked at as fast as can be. A process lives for as long as its
+/// fork takes, which is many of these looks.
+fn chase(marks: Option<Marks>, call: Option<u32>, leaders: &HashMap<Pid, u32>) {
+    let Some(marks) = marks else { return };
+    let wanted = |found: Result<Found, Errno>| match found {
+        Ok(Found::Call(number)) => call.is_none_or(|call| call == number),
+        Ok(Found::Broken) => true,
+        Ok(Found::Unmarked) | Err(_) => false,
+    };
+    let until = Instant::now() + CHASE;
+    while Instant::now() < until {
+        let Some(newest) = process::newest() else { return };
+        for pid in newest.saturating_sub(2)..=newest.saturating_add(4) {
+            let pid = Pid::from_raw(pid);
+            if wanted(marks.read(pid))
+                && let Ok(handle) = Handle::open(pid)
+                && wanted(marks.read(pid))
+                && is_ours(pid, call, leaders)
+            {
+                handle.signal(Signal::SIGKILL).ok();
+            }
+        }
+    }
+}
+
+/// Whether a process descends from this server, and not from the first process
+/// of another call.
+fn is_ours(pid: Pid, call: Option<u32>, leaders: &HashMap<Pid, u32>) -> bool {
+    let parent = |pid: &Pid| process::read(*pid).map(|process| process.parent);
+    let line: Vec<Pid> = std::iter::successors(Some(pid), parent).take(64).collect();
+    let anothers = |pid: &Pid| match (leaders.get(pid), call) {
+        (Some(leader), Some(call)) => *leader != call,
+        _ => false,
+    };
+    line.contains(&Pid::this()) && !line.iter().any(anothers)
 }
 
 /// Kills what an earlier server of the same number left when it was killed

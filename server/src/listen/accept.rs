@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::net::UnixListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::sleep;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tool_protocol::{Code, Refusal, Reply, Text};
@@ -23,6 +23,7 @@ use super::operation::Reload;
 use super::session;
 use crate::broker::{Broker, Peer};
 use crate::os::descriptors::peer;
+use crate::registry::ToolName;
 
 /// Bounds of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +44,9 @@ pub(crate) struct Limits {
 
 /// Descriptors that one connection and its call may need at once: itself, a
 /// watch for its end, three that were passed or three pipes (both ends while a
-/// process is made), the directory, a cgroup.
-const DESCRIPTORS_EACH: u64 = 10;
+/// process is made), three that come unasked before that is noticed, the
+/// directory, a cgroup.
+const DESCRIPTORS_EACH: u64 = 13;
 /// Descriptors that the server itself needs.
 const DESCRIPTORS_OWN: u64 = 24;
 
@@ -111,8 +113,10 @@ impl Rules {
                 _ => Err(Refusal::new(Code::BadRequest, "the member tool is missing")),
             };
         };
-        match std::str::from_utf8(asked.as_bytes()) {
-            Ok(name) if self.serves(name) => Ok(name.to_owned()),
+        // What is no tool's name is not carried any further, into no log either.
+        let name = std::str::from_utf8(asked.as_bytes()).ok().and_then(ToolName::parse);
+        match name {
+            Some(name) if self.serves(name.as_str()) => Ok(name.as_str().to_owned()),
             _ => {
                 let name = asked.as_bytes().escape_ascii();
                 let message = format!("no such tool on this socket: {name}");
@@ -136,12 +140,44 @@ pub(crate) struct Context {
     /// Held by sessions that have a call or output under way: what a stop waits
     /// for.
     pub(crate) busy: TaskTracker,
+    /// Of all sockets.
+    pub(crate) shared: Shared,
 }
+
+/// What the sessions of all sockets share.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    /// Told when a connection waits for room: a session that is idle goes.
+    pub(crate) crowded: Arc<Notify>,
+    /// Bytes that requests may hold which are not whole yet.
+    partial: Arc<Semaphore>,
+}
+
+impl Shared {
+    /// With room for so many bytes of requests that are not whole.
+    pub(crate) fn new(partial_bytes: usize) -> Shared {
+        let bytes = partial_bytes.min(Semaphore::MAX_PERMITS);
+        Shared { crowded: Arc::default(), partial: Arc::new(Semaphore::new(bytes)) }
+    }
+
+    /// Room for a request that grew to `bytes`, given back when it is dropped.
+    pub(crate) fn hold(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        Arc::clone(&self.partial).try_acquire_many_owned(bytes).map_err(|_none| {
+            let message = "too many requests are on their way in parts: try again later";
+            Refusal::new(Code::Busy, message)
+        })
+    }
+}
+
+/// Connections at once on the control socket, beside all others.
+const CONTROL_CONNECTIONS: usize = 16;
 
 /// Takes connections.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     room: Arc<Semaphore>,
+    control: Arc<Semaphore>,
     /// Cancelled when no connection is taken any more.
     closed: CancellationToken,
 }
@@ -151,24 +187,28 @@ impl Acceptor {
     /// while it waits for a connection, so that none can shut another out.
     pub(crate) fn new(limits: &Limits, sockets: usize, closed: CancellationToken) -> Acceptor {
         let room = Arc::new(Semaphore::new(limits.connections.saturating_add(sockets)));
-        Acceptor { room, closed }
+        Acceptor { room, control: Arc::new(Semaphore::new(CONTROL_CONNECTIONS)), closed }
     }
 
     /// Takes the connections of one socket until it is closed.
     pub(crate) async fn run(&self, listener: UnixListener, context: Context) {
         let context = Arc::new(context);
+        let mut warned: Option<Instant> = None;
         loop {
             let accepted = tokio::select! {
                 biased;
                 () = self.closed.cancelled() => return,
-                accepted = self.accept(&listener) => accepted,
+                accepted = self.accept(&listener, &context) => accepted,
             };
             let (socket, room) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of descriptors or memory: that passes. A pause, so as
                     // not to spin; the peer waits in the kernel's queue.
-                    warn!(%error, "cannot take a connection; trying again");
+                    if warned.is_none_or(|last| last.elapsed() > Duration::from_secs(10)) {
+                        warn!(%error, "cannot take a connection; trying again");
+                        warned = Some(Instant::now());
+                    }
                     sleep(Duration::from_millis(50)).await;
                     continue;
                 }
@@ -187,8 +227,17 @@ impl Acceptor {
     async fn accept(
         &self,
         listener: &UnixListener,
+        context: &Context,
     ) -> io::Result<(tokio::net::UnixStream, OwnedSemaphorePermit)> {
-        let room = Arc::clone(&self.room).acquire_owned().await.map_err(io::Error::other)?;
+        let room = if context.rules.control { &self.control } else { &self.room };
+        let room = match Arc::clone(room).try_acquire_owned() {
+            Ok(room) => room,
+            Err(_) => {
+                // Whoever is idle makes room; else somebody has to be done first.
+                context.shared.crowded.notify_one();
+                Arc::clone(room).acquire_owned().await.map_err(io::Error::other)?
+            }
+        };
         let (socket, _) = listener.accept().await?;
         Ok((socket, room))
     }

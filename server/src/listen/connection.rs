@@ -66,7 +66,7 @@ const READ: usize = 16 * 1024;
 
 /// More descriptors than this with one request, and the peer is up to nothing
 /// good.
-const MAX_PENDING: usize = 8;
+const MAX_PENDING: usize = 3;
 
 /// Splits a connection in its halves.
 pub(crate) fn split(socket: UnixStream, patience: Patience) -> (Reader, Writer) {
@@ -145,6 +145,11 @@ impl Reader {
             return Err(bad(Code::BadFds, message));
         }
         Ok(std::mem::take(&mut self.descriptors))
+    }
+
+    /// Whether descriptors came that nobody has taken.
+    pub(crate) fn has_descriptors(&self) -> bool {
+        self.truncated || !self.descriptors.is_empty()
     }
 
     /// Whether the peer has closed both directions.

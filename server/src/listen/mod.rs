@@ -16,6 +16,6 @@ mod operation;
 mod session;
 mod socket;
 
-pub(crate) use accept::{Acceptor, Context, LEAST_DESCRIPTORS, Limits, Rules, paid_for};
+pub(crate) use accept::{Acceptor, Context, LEAST_DESCRIPTORS, Limits, Rules, Shared, paid_for};
 pub(crate) use operation::Reload;
 pub(crate) use socket::{Listening, Place, SocketError};

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
-use tool_protocol::{Code, PROTOCOL, Refusal};
+use tool_protocol::{Code, Id, PROTOCOL, Refusal};
 
 use super::accept::Context;
 
@@ -11,8 +11,12 @@ use super::accept::Context;
 pub(crate) type Reload = mpsc::Sender<oneshot::Sender<Value>>;
 
 /// The payload that answers an operation.
-pub(crate) async fn answer(context: &Context, op: &str) -> Result<Vec<u8>, Refusal> {
-    let value = match op {
+pub(crate) async fn answer(
+    context: &Context,
+    op: &str,
+    id: Option<&Id>,
+) -> Result<Vec<u8>, Refusal> {
+    let mut value = match op {
         "health" => json!({
             "ok": !context.broker.draining.is_cancelled(),
             "protocol": PROTOCOL,
@@ -32,6 +36,9 @@ pub(crate) async fn answer(context: &Context, op: &str) -> Result<Vec<u8>, Refus
             return Err(Refusal::new(Code::UnknownOp, message));
         }
     };
+    if let (Some(id), Some(object)) = (id, value.as_object_mut()) {
+        object.insert("id".to_owned(), serde_json::to_value(id).map_err(internal)?);
+    }
     let payload = serde_json::to_vec(&value).map_err(internal)?;
     if payload.len() <= tool_protocol::limits::MAX_FRAME {
         return Ok(payload);

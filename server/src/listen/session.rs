@@ -4,11 +4,12 @@
 //! has the connection to itself. When the peer has hung up, all its calls end.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -49,13 +50,24 @@ struct Session {
     output: Option<mpsc::Receiver<Chunk>>,
     held: Option<Bytes>,
     /// A request that goes on in the next message.
-    partial: Option<(Request, More, Vec<std::os::fd::OwnedFd>)>,
+    partial: Option<Partial>,
     streamed: bool,
+    /// Whether a first message has come.
+    spoken: bool,
     ended: bool,
     closing: bool,
     hang_up: Option<HangUp>,
     gone: CancellationToken,
     busy: Option<TaskTrackerToken>,
+}
+
+/// A request of which more is to come.
+struct Partial {
+    request: Request,
+    more: More,
+    descriptors: Vec<OwnedFd>,
+    /// Its share of what such requests may hold in all.
+    _room: OwnedSemaphorePermit,
 }
 
 /// Serves a connection until it is over and its calls are.
@@ -74,6 +86,7 @@ pub(crate) async fn serve(socket: UnixStream, context: Arc<Context>, peer: Peer)
         held: None,
         partial: None,
         streamed: false,
+        spoken: false,
         ended: false,
         closing: false,
         hang_up: None,
@@ -98,6 +111,7 @@ enum Event {
     InputTaken,
     HungUp,
     Stalled,
+    Crowded,
 }
 
 impl Session {
@@ -111,6 +125,7 @@ impl Session {
                 Event::Read(read) => self.hear(read).await?,
                 Event::HungUp => return Ok(()),
                 Event::Stalled => return Err(io::ErrorKind::TimedOut.into()),
+                Event::Crowded => return Ok(()),
             }
             if !self.calls.is_empty() || self.writer.pending() > 0 {
                 self.busy.get_or_insert_with(|| self.context.busy.token());
@@ -136,6 +151,7 @@ impl Session {
         let reading = self.reading();
         let pending = self.writer.pending();
         let has_calls = !self.calls.is_empty();
+        let idle = !has_calls && pending == 0 && self.spoken && self.partial.is_none();
         tokio::select! {
             biased;
             reply = self.calls.join_next(), if has_calls => {
@@ -146,10 +162,12 @@ impl Session {
             () = hand_on(&mut self.input, &mut self.held) => Ok(Event::InputTaken),
             read = self.reader.next(), if reading => read.map(Event::Read),
             () = hung_up(self.hang_up.as_ref()) => Ok(Event::HungUp),
-            // A running tool may wait for its reader as long as it likes.
-            () = sleep(self.context.limits.patience.frame), if pending > 0 && !has_calls => {
+            // A tool may wait for the reader of its output as long as it runs; a
+            // reply is not held for longer than this.
+            () = sleep(self.context.limits.patience.frame), if pending > 0 && !self.exclusive => {
                 Ok(Event::Stalled)
             }
+            () = self.context.shared.crowded.notified(), if idle => Ok(Event::Crowded),
         }
     }
 
@@ -181,9 +199,14 @@ impl Session {
 
     async fn hear(&mut self, read: Read) -> io::Result<()> {
         let payload = match read {
-            Read::Payload(payload) => payload,
+            Read::Payload(payload) => {
+                self.spoken = true;
+                payload
+            }
             Read::End => {
                 self.ended = true;
+                // No more input can come: the tool is told when it has the rest.
+                self.input = None;
                 if self.reader.is_hung_up() {
                     self.gone.cancel();
                     self.closing = true;
@@ -194,6 +217,7 @@ impl Session {
         };
         match frame::split(&payload) {
             Ok((Kind::Json, object)) => self.hear_object(object).await,
+            Ok((Kind::Stdin, _)) if self.reader.has_descriptors() => self.give_up(unasked()),
             Ok((Kind::Stdin, _)) => {
                 self.hear_input(payload.slice(1..));
                 if self.streamed {
@@ -207,18 +231,25 @@ impl Session {
     }
 
     async fn hear_object(&mut self, object: &[u8]) -> io::Result<()> {
-        if let Some((mut request, more, descriptors)) = self.partial.take() {
+        if let Some(Partial { mut request, more, descriptors, _room }) = self.partial.take() {
             let id = request.id.clone();
+            if self.reader.has_descriptors() {
+                return self.give_up(unasked());
+            }
             return match request.join(object, more) {
                 Ok(more) => self.take(request, more, descriptors),
                 Err(refusal) => self.refuse(refusal, id),
             };
         }
         let descriptors = self.reader.take_descriptors();
-        let incoming = match (Incoming::parse(object), &descriptors) {
-            (Err(refusal), _) => return self.refuse(refusal, None),
-            (Ok(incoming), _) => incoming,
+        let incoming = match Incoming::parse(object) {
+            Err(refusal) => return self.refuse(refusal, Incoming::id_of(object)),
+            Ok(incoming) => incoming,
         };
+        let taken = descriptors.as_ref().is_ok_and(Vec::is_empty);
+        if !taken && !matches!(incoming, Incoming::Call(..)) {
+            return self.give_up(unasked());
+        }
         if self.exclusive && !matches!(incoming, Incoming::Control(_)) {
             // An answer would look like the last message of the call under way.
             self.closing = true;
@@ -235,10 +266,12 @@ impl Session {
                 Ok(())
             }
             Incoming::Control(Control::Resize) => Ok(()),
-            Incoming::Op(op, id) => match operation::answer(&self.context, &op).await {
-                Ok(payload) => self.writer.queue(payload),
-                Err(refusal) => self.refuse(refusal, id),
-            },
+            Incoming::Op(op, id) => {
+                match operation::answer(&self.context, &op, id.as_ref()).await {
+                    Ok(payload) => self.writer.queue(payload),
+                    Err(refusal) => self.refuse(refusal, id),
+                }
+            }
             Incoming::Call(request, more) => match descriptors {
                 Ok(descriptors) => self.take(request, more, descriptors),
                 Err(refusal) => self.refuse(refusal, request.id),
@@ -247,12 +280,7 @@ impl Session {
     }
 
     /// A request, or the beginning of one.
-    fn take(
-        &mut self,
-        request: Request,
-        more: More,
-        descriptors: Vec<std::os::fd::OwnedFd>,
-    ) -> io::Result<()> {
+    fn take(&mut self, request: Request, more: More, descriptors: Vec<OwnedFd>) -> io::Result<()> {
         let limits = &self.context.limits;
         let too_large = request.size() > limits.request_bytes
             || request.args.len() > limits.arguments
@@ -278,16 +306,17 @@ impl Session {
                 Err(refusal) => self.refuse(refusal, id),
             };
         }
-        self.reader.hurry();
-        self.partial = Some((request, more, descriptors));
-        Ok(())
+        match self.context.shared.hold(request.memory()) {
+            Ok(room) => {
+                self.reader.hurry();
+                self.partial = Some(Partial { request, more, descriptors, _room: room });
+                Ok(())
+            }
+            Err(refusal) => self.give_up(refusal),
+        }
     }
 
-    fn start(
-        &mut self,
-        request: Request,
-        descriptors: Vec<std::os::fd::OwnedFd>,
-    ) -> Result<(), Refusal> {
+    fn start(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<(), Refusal> {
         request.check()?;
         let tool = self.context.rules.tool(request.tool.as_ref())?;
         if request.stdio != Stdio::Buffered && !self.calls.is_empty() {
@@ -343,11 +372,12 @@ impl Session {
     }
 }
 
+fn unasked() -> Refusal {
+    Refusal::new(Code::BadFds, "descriptors came beside something that is no request")
+}
+
 /// The descriptors of a request in their places.
-fn arrange(
-    numbers: &[u32],
-    descriptors: Vec<std::os::fd::OwnedFd>,
-) -> Result<[Option<std::os::fd::OwnedFd>; 3], Refusal> {
+fn arrange(numbers: &[u32], descriptors: Vec<OwnedFd>) -> Result<[Option<OwnedFd>; 3], Refusal> {
     let bad = |message: String| Refusal::new(Code::BadFds, message);
     if numbers.len() != descriptors.len() {
         let came = descriptors.len();

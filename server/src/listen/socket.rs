@@ -2,13 +2,13 @@
 //! taken over from systemd, removed at the end.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag, open};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Group, chown};
 
@@ -62,17 +62,17 @@ fn io_error<E: Into<io::Error>>(what: &'static str, path: &Path) -> impl FnOnce(
 }
 
 impl Listening {
+    /// Whether another server answers at that place: an error then. For a word
+    /// before anything is taken; `bind` looks again.
+    pub(crate) fn check(place: &Place) -> Result<(), SocketError> {
+        find(&place.path).map(|_nothing_or_dead| ())
+    }
+
     /// Binds. Only for the start: it changes this process's umask for a moment.
     pub(crate) fn bind(place: &Place) -> Result<Listening, SocketError> {
         let path = &place.path;
         let directory = path.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(directory).map_err(io_error("create", directory))?;
-        // Two servers that start at once must not both find a dead socket, and
-        // the second remove the first one's new one.
-        let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-        let held = open(directory, flags, Mode::empty()).map_err(io_error("open", directory))?;
-        let _lock = Flock::lock(held, FlockArg::LockExclusive)
-            .map_err(|(_, errno)| io_error("lock", directory)(errno))?;
         remove_dead(path)?;
         let group = place.group.as_deref().map(find_group).transpose()?;
         // The mode is right from the first moment; with another group, nobody
@@ -130,24 +130,38 @@ impl Drop for Listening {
     }
 }
 
-fn remove_dead(path: &Path) -> Result<(), SocketError> {
+enum Found {
+    Nothing,
+    Dead,
+}
+
+/// What is at a path where a socket is to be. Never waits: what listens there
+/// may be anybody's.
+fn find(path: &Path) -> Result<Found, SocketError> {
     let found = match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         other => other.map_err(io_error("look at", path))?,
     };
     if !found.file_type().is_socket() {
         return Err(SocketError::Occupied(path.to_owned()));
     }
-    match UnixStream::connect(path) {
-        Ok(_) => Err(SocketError::Live(path.to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(io_error("remove the dead socket", path))
-        }
-        // A full backlog is a server too.
-        Err(error) if error.raw_os_error() == Some(Errno::EAGAIN as i32) => {
-            Err(SocketError::Live(path.to_owned()))
-        }
-        Err(error) => Err(io_error("look at", path)(error)),
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let connected = UnixAddr::new(path).and_then(|address| {
+        let probe = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+        connect(probe.as_raw_fd(), &address)
+    });
+    match connected {
+        Err(Errno::ECONNREFUSED) => Ok(Found::Dead),
+        // EAGAIN: a full backlog is a server too.
+        Ok(()) | Err(Errno::EAGAIN) => Err(SocketError::Live(path.to_owned())),
+        Err(errno) => Err(io_error("look at", path)(errno)),
+    }
+}
+
+fn remove_dead(path: &Path) -> Result<(), SocketError> {
+    match find(path)? {
+        Found::Nothing => Ok(()),
+        Found::Dead => std::fs::remove_file(path).map_err(io_error("remove the dead socket", path)),
     }
 }
 

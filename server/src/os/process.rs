@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 
 /// One process of the table.
@@ -121,6 +121,17 @@ pub(crate) enum Exit {
 /// The next child that has ended, reaped; `None` where no child has.
 pub(crate) fn reap_next() -> Option<(Pid, Exit)> {
     reap(Pid::from_raw(-1), WaitPidFlag::WNOHANG)
+}
+
+/// The next child that has ended, not reaped yet.
+pub(crate) fn peek_next() -> Option<Pid> {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::All, flags).ok()?.pid()
+}
+
+/// The process that was started last.
+pub(crate) fn newest() -> Option<i32> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().last()?.parse().ok()
 }
 
 /// Reaps one child that is known to have ended.

@@ -59,6 +59,11 @@ pub(crate) fn reset_dispositions() {
     }
 }
 
+/// What the server makes is its own; each tool gets its caller's umask.
+pub(crate) fn reset_umask() {
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+}
+
 /// Whatever descriptor the server was started with beyond 2 must not reach a
 /// tool: marks all of them close-on-exec. And 0, 1, 2 must be open, so that no
 /// later descriptor gets such a number.

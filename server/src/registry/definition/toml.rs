@@ -18,6 +18,12 @@ type Entry<'a, 'i> = (&'a Spanned<DeString<'i>>, &'a Spanned<DeValue<'i>>);
 /// Parses the text of a `tool.toml`.
 pub(in crate::registry) fn parse(text: &str) -> Result<Definition, SyntaxError> {
     let at = |(span, message): Wrong| SyntaxError { line: line_at(text, span.start), message };
+    // An editor that writes in place begins by emptying the file: that is no
+    // definition, least of all one without restrictions.
+    if text.trim().is_empty() {
+        let message = "is empty: write the definition, or a comment where it has no members".to_owned();
+        return Err(SyntaxError { line: 1, message });
+    }
     let table = DeTable::parse(text).map_err(|error| {
         let whole = text.len()..text.len();
         at((error.span().unwrap_or(whole), error.message().replace('\n', ", ")))
@@ -185,7 +191,8 @@ mod tests {
         assert_eq!(texts(env.forward.unwrap()), ["TERM", "LC_*"]);
         assert_eq!(texts(env.inherit), ["HTTPS_PROXY"]);
         assert_eq!(env.set, [("A".into(), "1".into()), ("B".into(), "two = 2".into())]);
-        assert_eq!(parse("").unwrap(), Definition::default());
+        assert_eq!(parse("# the binary is found by name\n").unwrap(), Definition::default());
+        assert!(parse(" \n").is_err(), "a file that is being written is no definition");
         assert_eq!(parse("timeout = 600").unwrap().timeout, Some(Duration::from_secs(600)));
     }
 

@@ -38,7 +38,7 @@ fn without_a_definition_the_binary_makes_the_tool() {
     std::fs::rename(site.at("tools.d/git"), site.at("tools.d/hg")).unwrap();
     let problem = site.problem();
     assert!(problem.contains("has no definition, and there is no program hg in "), "{problem}");
-    site.write("tools.d/hg/tool.toml", "");
+    site.write("tools.d/hg/tool.toml", "# by name");
     let missing = site.tool("hg");
     assert_eq!(missing.binary, site.at("no-bin/hg"));
     assert!(missing.missing().unwrap().ends_with("no-bin/hg is not installed"));
@@ -56,7 +56,7 @@ fn the_environment_is_what_the_definition_says() {
     };
     let usual = patterns(&["LANG", "TERM"]);
     let inherit = patterns(&["PROXY_*"]);
-    assert_eq!(env(""), EnvRules { forward: usual.clone(), inherit, set: vec![] });
+    assert_eq!(env("# none"), EnvRules { forward: usual.clone(), inherit, set: vec![] });
     let set = vec![("A".to_owned(), "1".to_owned())];
     let only_set = EnvRules { forward: usual, inherit: vec![], set };
     assert_eq!(env("[env]\nset = { A = \"1\" }"), only_set);
@@ -250,7 +250,7 @@ fn require_rules_refuses_what_nothing_restricts() {
     assert!(site.problem().contains("the server has require_rules: say default = "));
     site.write("tools.d/git/tool.toml", "default = \"allow\"\n");
     assert!(site.tool("git").default_set);
-    site.write("tools.d/git/tool.toml", "");
+    site.write("tools.d/git/tool.toml", "# by name");
     site.write("tools.d/git/restricted.sh", "");
     assert!(site.tool("git").wrapper.is_some());
 }
