@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
@@ -120,6 +121,7 @@ pub(crate) fn serve(config: &Config) -> Result<(), AppError> {
     // Before any thread is made: one that had SIGCHLD unblocked would swallow it.
     let signals = open_signals()?;
     startup::reset_umask();
+    startup::hide().map_err(|errno| AppError::System("hide this process's memory", errno))?;
     startup::seal_descriptors().map_err(|errno| AppError::System("seal descriptors", errno))?;
     let _log = crate::log::start(config);
     tokio::runtime::Builder::new_current_thread()
@@ -311,13 +313,20 @@ fn lock_state(path: &Path) -> Result<Flock<std::fs::File>, AppError> {
 /// new server finds what a killed one left.
 fn instance_number(path: &Path) -> Result<u32, StateError> {
     let file = path.join("instance");
-    if let Ok(text) = std::fs::read_to_string(&file)
-        && let Ok(number) = text.trim().parse()
+    // A copy of a state directory is another instance, and must not end the
+    // calls of the first as leftovers. After a reboot there are none.
+    let own = std::fs::metadata(path).map_err(state_error(path))?;
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let here = format!("{}:{} {}", own.dev(), own.ino(), boot.trim());
+    let known = std::fs::read_to_string(&file).unwrap_or_default();
+    if let Some((number, place)) = known.trim().split_once(' ')
+        && place == here
+        && let Ok(number) = number.parse()
     {
         return Ok(number);
     }
     let number = random(path)?;
-    std::fs::write(&file, format!("{number}\n")).map_err(state_error(path))?;
+    std::fs::write(&file, format!("{number} {here}\n")).map_err(state_error(path))?;
     Ok(number)
 }
 

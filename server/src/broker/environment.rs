@@ -7,6 +7,7 @@
 //!
 //! Must not: let a name through that nobody listed.
 
+use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
@@ -84,13 +85,20 @@ fn arguments_as_json(args: &[Text]) -> Vec<u8> {
 }
 
 #[derive(Default)]
-struct Variables(Vec<(Vec<u8>, Vec<u8>)>);
+struct Variables {
+    list: Vec<(Vec<u8>, Vec<u8>)>,
+    places: HashMap<Vec<u8>, usize>,
+}
 
 impl Variables {
     fn set(&mut self, name: &[u8], value: &[u8]) {
-        match self.0.iter_mut().find(|(known, _)| known == name) {
+        let known = self.places.get(name).and_then(|place| self.list.get_mut(*place));
+        match known {
             Some((_, old)) => *old = value.to_vec(),
-            None => self.0.push((name.to_vec(), value.to_vec())),
+            None => {
+                self.places.insert(name.to_vec(), self.list.len());
+                self.list.push((name.to_vec(), value.to_vec()));
+            }
         }
     }
 
@@ -102,6 +110,6 @@ impl Variables {
             // have none.
             CString::new(name).ok()
         };
-        self.0.into_iter().filter_map(join).collect()
+        self.list.into_iter().filter_map(join).collect()
     }
 }

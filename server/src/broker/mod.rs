@@ -22,6 +22,7 @@ mod status;
 mod workspace;
 
 use std::collections::HashSet;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -37,7 +38,7 @@ pub(crate) use self::home::Homes;
 pub(crate) use self::plan::program;
 pub(crate) use self::setup::{Setups, run_in_foreground};
 pub(crate) use self::status::Facts;
-pub(crate) use self::workspace::{Entered, RootError, Workspace};
+pub(crate) use self::workspace::{RootError, Workspace};
 use crate::exec::{Executor, Hear, Io, Outcome, Plan, Report, RunError};
 use crate::os::process::Exit;
 use crate::policy::{self, Approved};
@@ -123,9 +124,12 @@ impl Broker {
             return Err(Refusal::new(Code::Draining, "the server is stopping: try again later"));
         }
         let tool = self.find(&tool)?;
+        // The setup is waited for with a place: what waits is bounded.
         let admitted = async {
+            let bytes = request.memory();
+            let permit = self.admission.admit(&tool.name, tool.concurrent, peer, bytes).await;
             self.setups.finished(&tool.name).await;
-            self.admission.admit(&tool.name, tool.concurrent, peer, request.memory()).await
+            permit
         };
         let permit = tokio::select! {
             permit = admitted => permit?,
@@ -169,7 +173,7 @@ impl Broker {
         Ok(tool)
     }
 
-    fn enter(&self, request: &Request) -> Result<Entered, Refusal> {
+    fn enter(&self, request: &Request) -> Result<OwnedFd, Refusal> {
         let Some(cwd) = &request.cwd else {
             return Err(Refusal::new(Code::BadRequest, "the member cwd is missing"));
         };
@@ -180,7 +184,7 @@ impl Broker {
         &self,
         tool: &Tool,
         request: &Request,
-        entered: Entered,
+        entered: OwnedFd,
         number: u32,
     ) -> Result<Plan, Refusal> {
         let home = self.homes.ensure(&tool.name)?;
@@ -275,10 +279,7 @@ fn not_started(error: &RunError, tool: &Tool, plan: &Plan) -> Refusal {
     match error {
         RunError::Resources(errno) => Refusal::new(
             Code::SpawnFailed,
-            format!(
-                "cannot start {program}: {} (the server is short of it): try again later",
-                errno.desc()
-            ),
+            format!("cannot start {program}: {} (at this moment): try again later", errno.desc()),
         ),
         RunError::Forbidden(errno) => Refusal::new(
             Code::Internal,
@@ -304,7 +305,11 @@ fn not_started(error: &RunError, tool: &Tool, plan: &Plan) -> Refusal {
         ),
         RunError::Exec(errno) => Refusal::new(
             Code::NotInstalled,
-            format!("{program} cannot be executed: {}", errno.desc()),
+            format!(
+                "{program} cannot be executed: {}: make it executable by the server, or mend {}",
+                errno.desc(),
+                tool.origin
+            ),
         ),
     }
 }

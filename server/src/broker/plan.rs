@@ -4,14 +4,15 @@
 //! Owns: which program runs with which arguments. Must not: run it.
 
 use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use tool_protocol::{Code, Refusal, Request, Text, limits};
 
 use super::environment::{Environment, Of};
-use super::workspace::Entered;
 use crate::exec::Plan;
+use crate::os::descriptors::path_of;
 use crate::registry::Tool;
 
 /// The umask of a caller that does not tell its own.
@@ -23,16 +24,22 @@ pub(crate) fn build(
     tool: &Tool,
     home: &Path,
     request: &Request,
-    entered: Entered,
+    entered: OwnedFd,
     call: u32,
 ) -> Result<Plan, Refusal> {
     let (program, mut arguments) = program(tool)?;
+    // Only a wrapper is told the name: of the directory that is open, not the
+    // caller's spelling.
+    let cwd = match &tool.wrapper {
+        Some(_) => path_of(entered.as_fd()).unwrap_or_default(),
+        None => Vec::new(),
+    };
     arguments.extend(request.args.iter().filter_map(text));
     let of = Of {
         tool,
         home: home.as_os_str().as_bytes(),
         offered: &request.env,
-        cwd: &entered.path,
+        cwd: &cwd,
         args: &request.args,
     };
     let environment = environment.build(&of);
@@ -46,7 +53,7 @@ pub(crate) fn build(
         program,
         arguments,
         environment,
-        directory: entered.directory,
+        directory: entered,
         umask: request.umask.unwrap_or(UMASK),
         timeout: tool.timeout,
         call,

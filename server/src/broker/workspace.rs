@@ -21,15 +21,6 @@ pub(crate) struct Workspace {
     map: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// A directory that was entered.
-#[derive(Debug)]
-pub(crate) struct Entered {
-    /// To run in.
-    pub(crate) directory: OwnedFd,
-    /// Its name on this side, for TOOL_CWD.
-    pub(crate) path: Vec<u8>,
-}
-
 /// A root that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open the workspace root {path}: {errno}; create it, or set WORKSPACE", path = path.display())]
@@ -58,7 +49,7 @@ impl Workspace {
 
     /// Opens the directory that the caller means. The name only chooses the
     /// root; whether the directory lies beneath it is the kernel's word.
-    pub(crate) fn enter(&self, cwd: &[u8]) -> Result<Entered, Refusal> {
+    pub(crate) fn enter(&self, cwd: &[u8]) -> Result<OwnedFd, Refusal> {
         if cwd.first() != Some(&b'/') {
             return Err(refuse(Code::BadRequest, cwd, "is not an absolute path"));
         }
@@ -76,7 +67,7 @@ impl Workspace {
             })
             .ok_or_else(outside)?;
         match root.directory(OsStr::from_bytes(&rest)) {
-            Ok(directory) => Ok(Entered { directory, path }),
+            Ok(directory) => Ok(directory),
             Err(Errno::EXDEV) => Err(outside()),
             Err(Errno::ENOENT) => Err(refuse(Code::CwdNotFound, cwd, "does not exist")),
             Err(Errno::ENOTDIR) => Err(refuse(Code::CwdNotFound, cwd, "is not a directory")),

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tool_protocol::frame::Kind;
 
-use crate::os::descriptors::readable_now;
+use crate::os::descriptors::{read_now, readable_now};
 
 /// A piece of output on its way to the caller; empty is the end of that stream.
 #[derive(Clone, Debug)]
@@ -129,28 +129,36 @@ impl<'a> Pieces<'a> {
 
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if self.left.is_none() && self.finish.is_cancelled() {
-                self.left = Some(readable_now(self.pipe.as_fd()));
+            if self.finish.is_cancelled() {
+                return self.take_what_is_there();
             }
-            let room = self.left.unwrap_or(PIECE).min(PIECE);
-            if room == 0 {
-                return None;
-            }
-            self.buffer.reserve(room);
-            let mut limited = (&mut self.pipe).take(room as u64);
+            self.buffer.reserve(PIECE);
+            let mut limited = (&mut self.pipe).take(PIECE as u64);
             let read = tokio::select! {
                 biased;
                 read = limited.read_buf(&mut self.buffer) => read,
-                () = self.finish.cancelled(), if self.left.is_none() => continue,
+                () = self.finish.cancelled() => continue,
             };
             return match read {
                 Ok(0) | Err(_) => None,
-                Ok(bytes) => {
-                    self.left = self.left.map(|left| left.saturating_sub(bytes));
-                    Some(self.buffer.split().freeze())
-                }
+                Ok(_) => Some(self.buffer.split().freeze()),
             };
         }
+    }
+
+    /// What lies in the pipe and was there when the process had ended. Asks the
+    /// kernel itself, not the runtime, which may not have heard of it yet; and
+    /// never waits: somebody else may have read it meanwhile.
+    fn take_what_is_there(&mut self) -> Option<Bytes> {
+        let left = *self.left.get_or_insert_with(|| readable_now(self.pipe.as_fd()));
+        let mut piece = vec![0; left.min(PIECE)];
+        if piece.is_empty() {
+            return None;
+        }
+        let bytes = read_now(self.pipe.as_fd(), &mut piece)?;
+        piece.truncate(bytes);
+        self.left = Some(left.saturating_sub(bytes));
+        Some(Bytes::from(piece))
     }
 }
 

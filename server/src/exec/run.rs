@@ -247,7 +247,9 @@ impl Executor {
 
 /// Whether an error is a shortage, which passes.
 fn passes(errno: Errno) -> bool {
-    matches!(errno, Errno::EAGAIN | Errno::ENOMEM | Errno::EMFILE | Errno::ENFILE | Errno::ENOSPC)
+    use Errno::{EAGAIN, EMFILE, ENFILE, ENOMEM, ENOSPC, ETXTBSY};
+    // A program that is being replaced is busy for a moment.
+    matches!(errno, EAGAIN | ENOMEM | EMFILE | ENFILE | ENOSPC | ETXTBSY)
 }
 
 /// The descriptors of a call: the child's ends, and ours.

@@ -190,7 +190,7 @@ impl Trees {
         let mut pause = Duration::from_millis(2);
         loop {
             let (living, fleeting) = self.look(call, &members).await;
-            if living.is_empty() && !fleeting {
+            if living.is_empty() && !fleeting && group.is_none_or(Group::is_empty) {
                 return 0;
             }
             if Instant::now() >= deadline {
@@ -213,7 +213,7 @@ impl Trees {
             }
             let (living, fleeting) = self.look(call, &members).await;
             left = living.len();
-            if living.is_empty() && !fleeting {
+            if living.is_empty() && !fleeting && group.is_none_or(Group::is_empty) {
                 break;
             }
             for pid in living {

@@ -178,6 +178,7 @@ impl Reader {
                 Ok(Received { bytes, descriptors, truncated }) => {
                     self.buffer.truncate(start + bytes);
                     self.truncated |= truncated;
+                    descriptors.iter().for_each(descriptors::tame);
                     self.descriptors.extend(descriptors);
                     if self.descriptors.len() > MAX_PENDING {
                         self.descriptors.clear();

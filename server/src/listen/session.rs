@@ -218,8 +218,10 @@ impl Session {
         match frame::split(&payload) {
             Ok((Kind::Json, object)) => self.hear_object(object).await,
             Ok((Kind::Stdin, _)) if self.reader.has_descriptors() => self.give_up(unasked()),
-            Ok((Kind::Stdin, _)) => {
-                self.hear_input(payload.slice(1..));
+            Ok((Kind::Stdin, bytes)) => {
+                // A copy of its own size: the payload keeps the whole buffer that
+                // it was read into.
+                self.hear_input(Bytes::copy_from_slice(bytes));
                 if self.streamed {
                     return Ok(());
                 }
@@ -238,7 +240,8 @@ impl Session {
             }
             return match request.join(object, more) {
                 Ok(more) => self.take(request, more, descriptors),
-                Err(refusal) => self.refuse(refusal, id),
+                // What follows may be its rest, and must not pass for a request.
+                Err(refusal) => self.give_up_on(refusal, id),
             };
         }
         let descriptors = self.reader.take_descriptors();
@@ -366,9 +369,13 @@ impl Session {
 
     /// What came cannot be understood any further: say so, and close.
     fn give_up(&mut self, refusal: Refusal) -> io::Result<()> {
+        self.give_up_on(refusal, None)
+    }
+
+    fn give_up_on(&mut self, refusal: Refusal, id: Option<Id>) -> io::Result<()> {
         self.closing = true;
         self.gone.cancel();
-        self.refuse(refusal, None)
+        self.refuse(refusal, id)
     }
 }
 

@@ -8,7 +8,9 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt,
+};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Group, chown};
 
@@ -93,9 +95,13 @@ impl Listening {
 
     /// Takes over a socket that listens already (socket activation).
     pub(crate) fn passed(descriptor: OwnedFd) -> Result<Listening, SocketError> {
+        let listens = getsockopt(&descriptor, sockopt::AcceptConn).unwrap_or(false);
         let listener = UnixListener::from(descriptor);
         let unknown = Path::new("the socket from the service manager");
         let address = listener.local_addr().map_err(io_error("use", unknown))?;
+        if !listens {
+            return Err(io_error("listen at", unknown)(Errno::EINVAL));
+        }
         let path = address.as_pathname().unwrap_or(unknown).to_owned();
         Self::new(listener, path, None)
     }

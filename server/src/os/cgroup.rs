@@ -97,7 +97,7 @@ impl Tree {
             // One that was ever killed is not used again: a process that is
             // cloned into it from outside dies at birth (the kernel compares
             // the kill counts of the two cgroups; seen on Linux 6.18).
-            if fs::remove_dir(&path).is_err() {
+            if remove(&path).is_err() {
                 self.left.push_back((path, true));
             }
         } else {
@@ -113,12 +113,8 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        if let Ok(entries) = fs::read_dir(&self.path) {
-            for entry in entries.flatten() {
-                drop(fs::remove_dir(entry.path()));
-            }
-        }
-        drop(fs::remove_dir(&self.path));
+        // What still has processes in it stays.
+        remove(&self.path).ok();
     }
 }
 
@@ -143,6 +139,11 @@ impl Group {
             .is_ok()
     }
 
+    /// Whether no process is in it, or beneath it.
+    pub(crate) fn is_empty(&self) -> bool {
+        is_empty(&self.path)
+    }
+
     /// The processes in it.
     pub(crate) fn members(&self) -> Vec<Pid> {
         read(&self.path.join("cgroup.procs"))
@@ -153,8 +154,22 @@ impl Group {
     }
 }
 
+/// Whether nothing is in it, and nobody has frozen it: in a frozen one a process
+/// would never come to run.
 fn is_empty(path: &Path) -> bool {
-    read(&path.join("cgroup.events")).lines().any(|line| line == "populated 0")
+    let events = read(&path.join("cgroup.events"));
+    let says = |wanted: &str| events.lines().any(|line| line == wanted);
+    says("populated 0") && !says("frozen 1")
+}
+
+/// Removes a cgroup and those that a tool made in it.
+fn remove(path: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(path)?.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove(&entry.path())?;
+        }
+    }
+    fs::remove_dir(path)
 }
 
 /// Ends and removes what is left in a cgroup of ours. A killed process takes a
@@ -164,7 +179,7 @@ fn clear(path: &Path) -> Option<()> {
     kill.and_then(|mut file| file.write_all(b"1")).ok()?;
     for entry in fs::read_dir(path).ok()?.flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            let _left_for_later = fs::remove_dir(entry.path());
+            remove(&entry.path()).ok();
         }
     }
     Some(())

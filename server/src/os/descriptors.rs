@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{getsockopt, sockopt};
-use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use nix::sys::stat::{Mode, SFlag};
 use nix::unistd::pipe2;
 
 /// What one read of a socket brought.
@@ -100,10 +100,7 @@ pub(crate) fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
 
 /// Whether a descriptor is a terminal: what the broker never hands to a tool.
 pub(crate) fn is_terminal(descriptor: BorrowedFd<'_>) -> bool {
-    let is_character = fstat(descriptor).is_ok_and(|stat| {
-        SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFCHR
-    });
-    is_character && nix::unistd::isatty(descriptor).unwrap_or(true)
+    kind(descriptor) == Some(SFlag::S_IFCHR) && nix::unistd::isatty(descriptor).unwrap_or(true)
 }
 
 /// A pipe: the end to read, the end to write. The end that stays here does not
@@ -132,6 +129,49 @@ pub(crate) fn readable_now(pipe: BorrowedFd<'_>) -> usize {
     // SAFETY: FIONREAD writes one int to the address it is given.
     let result = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
     if result == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
+}
+
+/// Reads from a pipe that does not block; `None` at its end and where nothing is
+/// there.
+pub(crate) fn read_now(pipe: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<usize> {
+    loop {
+        match nix::unistd::read(pipe, buffer) {
+            Ok(0) => return None,
+            Ok(bytes) => return Some(bytes),
+            Err(Errno::EINTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// The name of an open directory, without links and `..`.
+pub(crate) fn path_of(directory: BorrowedFd<'_>) -> Option<Vec<u8>> {
+    let link = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    let path = std::fs::read_link(link).ok()?;
+    Some(std::os::unix::ffi::OsStringExt::into_vec(path.into_os_string()))
+}
+
+/// What a descriptor of somebody else's is, without asking whoever serves it: a
+/// file system in user space may never answer.
+fn kind(descriptor: BorrowedFd<'_>) -> Option<SFlag> {
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: all-zero bytes are a valid statx; the kernel writes within it.
+    let (result, found) = unsafe {
+        let mut found: libc::statx = std::mem::zeroed();
+        let (number, mask) = (descriptor.as_raw_fd(), libc::STATX_TYPE);
+        (libc::statx(number, c"".as_ptr(), flags, mask, &raw mut found), found)
+    };
+    (result == 0).then(|| SFlag::from_bits_truncate(u32::from(found.stx_mode)) & SFlag::S_IFMT)
+}
+
+/// A descriptor of a caller's, as it is taken: closing it must not wait. A TCP
+/// socket with SO_LINGER would hold whoever closes it last for as long as the
+/// caller has chosen.
+pub(crate) fn tame(descriptor: &OwnedFd) {
+    if kind(descriptor.as_fd()) == Some(SFlag::S_IFSOCK) {
+        let linger = libc::linger { l_onoff: 0, l_linger: 0 };
+        setsockopt(descriptor, sockopt::Linger, &linger).ok();
+    }
 }
 
 /// `/dev/null`, for reading and writing.

@@ -42,7 +42,11 @@ pub(crate) fn read(pid: Pid) -> Option<Process> {
     let mut fields = rest.split(' ');
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
-    Some(Process { pid, parent: Pid::from_raw(parent), zombie: matches!(state, "Z" | "X") })
+    // Field 20. A process whose first thread has ended shows as a zombie and
+    // lives on in the others.
+    let threads: u32 = fields.nth(15)?.parse().ok()?;
+    let zombie = matches!(state, "Z" | "X") && threads <= 1;
+    Some(Process { pid, parent: Pid::from_raw(parent), zombie })
 }
 
 /// The command line of a process, arguments separated by spaces; for people.

@@ -59,6 +59,12 @@ pub(crate) fn reset_dispositions() {
     }
 }
 
+/// A process of the same user must not read this one's memory and environment:
+/// what definitions do not hand on to tools is there.
+pub(crate) fn hide() -> Result<(), Errno> {
+    nix::sys::prctl::set_dumpable(false)
+}
+
 /// What the server makes is its own; each tool gets its caller's umask.
 pub(crate) fn reset_umask() {
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));

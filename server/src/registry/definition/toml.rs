@@ -21,7 +21,8 @@ pub(in crate::registry) fn parse(text: &str) -> Result<Definition, SyntaxError> 
     // An editor that writes in place begins by emptying the file: that is no
     // definition, least of all one without restrictions.
     if text.trim().is_empty() {
-        let message = "is empty: write the definition, or a comment where it has no members".to_owned();
+        let message =
+            "is empty: write the definition, or a comment where it has no members".to_owned();
         return Err(SyntaxError { line: 1, message });
     }
     let table = DeTable::parse(text).map_err(|error| {
