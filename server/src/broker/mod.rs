@@ -42,7 +42,7 @@ pub(crate) use self::workspace::{RootError, Workspace};
 use crate::exec::{Executor, Hear, Io, Outcome, Plan, Report, RunError};
 use crate::os::process::Exit;
 use crate::policy::{self, Approved};
-use crate::registry::{self, Registry, Tool, ToolName};
+use crate::registry::{Decision, Registry, Tool, ToolName};
 
 /// Everything that calls share.
 #[derive(Debug)]
@@ -257,18 +257,13 @@ fn gone() -> Refusal {
 
 /// The decision on exactly this plan.
 fn decide(tool: &Tool, plan: Plan) -> Result<Approved<Plan>, Refusal> {
-    let default = match tool.default {
-        registry::Decision::Allow => policy::Decision::Allow,
-        registry::Decision::Ask => policy::Decision::Ask,
-        registry::Decision::Deny => policy::Decision::Deny,
-    };
-    policy::decide(default, plan).map_err(|decision| {
-        let how = match decision {
-            policy::Decision::Ask => "asks for an approval, which this version cannot give",
-            policy::Decision::Allow | policy::Decision::Deny => "denies every call",
+    policy::decide(tool.default == Decision::Allow, plan).ok_or_else(|| {
+        let how = match tool.default {
+            Decision::Ask => "asks for an approval, which this version cannot give",
+            Decision::Allow | Decision::Deny => "denies every call",
         };
-        Refusal::new(Code::Denied, format!("the tool's definition {how} ({})", tool.origin))
-            .by("default")
+        let message = format!("the tool's definition {how} ({})", tool.origin);
+        Refusal::new(Code::Denied, message).by("default")
     })
 }
 

@@ -10,8 +10,10 @@
 //! - `supervise`  what ends a call: exit, timeout, the caller's death, a stop
 //! - `output`     captured or streamed bytes
 //! - `tree`       the processes of a call, and their end
+//! - `census`     who belongs to which call
 //! - `hunt`       those that are gone before they are seen
 
+mod census;
 mod hunt;
 mod output;
 mod plan;

@@ -4,28 +4,6 @@
 //! nowhere else, and it is all that `exec` takes. What was decided on is what
 //! runs, by the type. Pure: no I/O, no async, no clock.
 
-/// What a definition says of a call that no rule matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
-    /// It runs.
-    Allow,
-    /// A person must say yes. There is no way to ask yet, so it does not run.
-    Ask,
-    /// It does not run.
-    Deny,
-}
-
-impl Decision {
-    /// The word for it, as in a definition.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Decision::Allow => "allow",
-            Decision::Ask => "ask",
-            Decision::Deny => "deny",
-        }
-    }
-}
-
 /// Something that was decided to run, unchanged since.
 #[derive(Debug)]
 pub(crate) struct Approved<T>(T);
@@ -37,10 +15,9 @@ impl<T> Approved<T> {
     }
 }
 
-/// Decides on exactly this plan.
-pub(crate) fn decide<T>(default: Decision, plan: T) -> Result<Approved<T>, Decision> {
-    match default {
-        Decision::Allow => Ok(Approved(plan)),
-        refused @ (Decision::Ask | Decision::Deny) => Err(refused),
-    }
+/// Decides on exactly this plan, by what its definition says of calls that no
+/// rule matches; there are no rules yet. Gives the plan back as approved, or not
+/// at all.
+pub(crate) fn decide<T>(allowed: bool, plan: T) -> Option<Approved<T>> {
+    allowed.then_some(Approved(plan))
 }

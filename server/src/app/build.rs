@@ -1,0 +1,156 @@
+//! A broker, put together from the settings; what the machine gives and what it
+//! lacks is found out here, once.
+
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
+
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::error::AppError;
+use super::state::{instance_number, make_state_directory, random};
+use crate::broker::{Admission, Bounds, Broker, Environment, Facts, Homes, Setups, Workspace};
+use crate::config::{Cgroup, Config};
+use crate::exec::{Executor, Trees, sweep_leftovers};
+use crate::listen::paid_for;
+use crate::os::cgroup::Tree;
+use crate::os::mark::Marks;
+use crate::os::startup;
+use crate::registry::{Pattern, Registry, RegistryOptions};
+
+/// What the registry needs of the settings.
+pub(crate) fn registry_options(config: &Config) -> RegistryOptions {
+    RegistryOptions {
+        tools_dir: config.tools_dir.clone(),
+        restricted_dir: config.restricted_dir.clone(),
+        owner: config.definitions_owner,
+        workspace: config.workspace.clone(),
+        default_timeout: config.timeouts.tool,
+        require_rules: config.require_rules,
+        env_path: config.env_path.clone(),
+        env_inherit: config.env_inherit.iter().filter_map(|text| Pattern::parse(text)).collect(),
+        binary_dirs: crate::registry::BINARY_DIRS.iter().map(Into::into).collect(),
+    }
+}
+
+/// What environments are made from.
+pub(crate) fn environment(config: &Config) -> Environment {
+    let own = std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec()));
+    Environment { path: config.env_path.clone(), own: own.collect() }
+}
+
+/// What a broker is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    /// The one server of its state directory.
+    Serving,
+    /// Running setups, perhaps beside a server, whose processes are not ours.
+    Setup,
+}
+
+/// Everything but the sockets.
+pub(crate) fn build(
+    config: &Config,
+    purpose: For,
+) -> Result<(Arc<Broker>, startup::FileLimit), AppError> {
+    let system = |what| move |errno| AppError::System(what, errno);
+    make_state_directory(&config.state_dir)?;
+    startup::reset_dispositions();
+    startup::become_subreaper().map_err(system("become the reaper of orphans"))?;
+    let files = startup::raise_file_limit().map_err(system("read the limit of descriptors"))?;
+    let sealed = startup::drop_resource_capability();
+    let number = match purpose {
+        For::Serving => instance_number(&config.state_dir)?,
+        For::Setup => random(&config.state_dir)?,
+    };
+    let map = config.path_map.iter().map(|pair| (pair.client.clone(), pair.server.clone()));
+    let workspace = Workspace::open(&config.workspace, map)?;
+    probe_openat2()?;
+    let marks = Marks::new(number);
+    if let Some(marks) = marks
+        && purpose == For::Serving
+    {
+        let left = sweep_leftovers(marks);
+        if left > 0 {
+            warn!(processes = left, "ended what a server that was killed had left");
+        }
+    }
+    let cgroups = match (&config.cgroup, purpose) {
+        (Cgroup::Off, _) | (_, For::Setup) => None,
+        (Cgroup::Auto, For::Serving) => Tree::find(None, number),
+        (Cgroup::Path(path), For::Serving) => Tree::find(Some(path), number),
+    };
+    let inherited = (files.inherited.0 != files.now).then_some(files.inherited);
+    let executor = Executor::new(
+        Trees::new(marks)?,
+        cgroups,
+        inherited,
+        config.timeouts.grace,
+        config.timeouts.frame,
+    )
+    .map_err(system("set up the start of processes"))?;
+    let tree = describe_tree(marks.is_some(), sealed, executor.cgroups());
+    let registry = Arc::new(Registry::open(registry_options(config)));
+    let mut instance = number;
+    instance = instance.rotate_left(8) ^ std::process::id();
+    let broker = Arc::new_cyclic(|this: &Weak<Broker>| Broker {
+        registry,
+        admission: Admission::new(bounds(config, files.now)),
+        workspace,
+        environment: environment(config),
+        homes: Homes::new(&config.state_dir),
+        setups: Setups::new(config.timeouts.setup),
+        executor,
+        draining: CancellationToken::new(),
+        stop: CancellationToken::new(),
+        facts: Facts {
+            this: Weak::clone(this),
+            instance,
+            started: Instant::now(),
+            tree,
+            hidden_peers: AtomicBool::new(false),
+            sockets: std::iter::once(&config.socket)
+                .chain(config.listen.iter().map(|listen| &listen.path))
+                .map(|path| path.display().to_string())
+                .collect(),
+        },
+        calls: AtomicU32::new(1),
+        running: Mutex::new(HashSet::new()),
+        finished: AtomicU64::new(0),
+    });
+    Ok((broker, files))
+}
+
+fn probe_openat2() -> Result<(), AppError> {
+    let root = crate::os::root::Root::open(Path::new("/"));
+    match root.and_then(|root| root.directory(".".as_ref())) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(AppError::NoOpenat2),
+    }
+}
+
+fn describe_tree(marked: bool, sealed: bool, cgroups: Option<PathBuf>) -> String {
+    let mark = match (marked, sealed) {
+        (true, true) => "by a mark that tools cannot shed",
+        (true, false) => "by a mark (WEAK: tools have CAP_SYS_RESOURCE and could shed it)",
+        (false, _) => "by ancestry alone (WEAK: the resource limits leave no room for a mark)",
+    };
+    match cgroups {
+        Some(path) => format!("{mark}, and by cgroup.kill beneath {}", path.display()),
+        None => mark.to_owned(),
+    }
+}
+
+fn bounds(config: &Config, descriptors: u64) -> Bounds {
+    Bounds {
+        calls: config.limits.calls.min(paid_for(descriptors)),
+        per_tool: config.limits.calls_per_tool,
+        per_peer: config.limits.calls_per_peer,
+        waiting: config.limits.waiting,
+        waiting_bytes: config.limits.waiting_bytes,
+    }
+}

@@ -1,0 +1,53 @@
+//! Why there is no server. Each error says what to do.
+
+/// Why there is no server. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AppError {
+    /// A root.
+    #[error("{0}")]
+    Root(#[from] crate::broker::RootError),
+    /// A socket.
+    #[error("{0}")]
+    Socket(#[from] crate::listen::SocketError),
+    /// The state directory.
+    #[error("{0}")]
+    State(#[from] StateError),
+    /// Another server has the state directory.
+    #[error("another server uses the state directory {0}: stop it, or set STATE_DIR")]
+    StateInUse(std::path::PathBuf),
+    /// The kernel.
+    #[error("cannot {0}: {1}")]
+    System(&'static str, #[source] nix::errno::Errno),
+    /// Socket activation that is none.
+    #[error(
+        "cannot take the sockets that LISTEN_FDS promises: {0}; start the server from its socket unit, or unset LISTEN_FDS"
+    )]
+    Promised(#[source] std::io::Error),
+    /// Too few descriptors to serve anything.
+    #[error(
+        "the limit of open files is {now}, and {least} are needed: raise it (ulimit -n, LimitNOFILE=)"
+    )]
+    FewDescriptors {
+        /// The limit.
+        now: u64,
+        /// What one call needs.
+        least: u64,
+    },
+    /// openat2 is not there.
+    #[error(
+        "this kernel or container does not allow openat2(2), without which directories cannot be \
+         confined: use Linux 5.6 or later, and a seccomp profile that lets openat2 through"
+    )]
+    NoOpenat2,
+    /// The runtime.
+    #[error("cannot start the runtime: {0}")]
+    Runtime(#[from] std::io::Error),
+}
+
+/// The state directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use the state directory {path}: {source}; make it writable, or set STATE_DIR", path = path.display())]
+pub(crate) struct StateError {
+    pub(super) path: std::path::PathBuf,
+    pub(super) source: std::io::Error,
+}
