@@ -112,10 +112,11 @@ fn where_the_uid_may_have_no_more_processes_the_caller_is_told_and_may_come_agai
     refused_and_well_again(&mut with(30), &mark);
 }
 
-/// Deaf to TERM; forks until it cannot, and stays. (A shell gives up when it
-/// cannot fork.)
+/// Deaf to TERM; takes every process there is, and whichever becomes free. (A
+/// shell gives up when it cannot fork.)
 const GREEDY: &str = r#"$SIG{TERM} = "IGNORE"; open STDOUT, ">", "/dev/null"; open STDERR, ">", "/dev/null";
-for (1..100) { my $pid = fork; exec "sleep", $ARGV[0] if defined $pid && !$pid; } sleep 1000"#;
+while (1) { my $pid = fork; exec "sleep", $ARGV[0] if defined $pid && !$pid;
+select undef, undef, undef, 0.02 if !defined $pid; }"#;
 
 /// A tool that takes every process there is, and its caller is killed: to look
 /// for the tree the server may need a thread, which it does not get.

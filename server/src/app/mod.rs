@@ -49,6 +49,8 @@ pub(crate) fn serve(config: &Config) -> Result<(), AppError> {
         startup::take_passed(promised).map_err(|errno| AppError::Promised(errno.into()))?;
     // Before any thread is made: one that had SIGCHLD unblocked would swallow it.
     let signals = open_signals()?;
+    #[cfg(target_env = "gnu")]
+    startup::keep_memory_small();
     startup::reset_umask();
     startup::hide().map_err(|errno| AppError::System("hide this process's memory", errno))?;
     startup::seal_descriptors().map_err(|errno| AppError::System("seal descriptors", errno))?;

@@ -64,6 +64,9 @@ pub(crate) struct Writer {
 /// How much is read at once.
 const READ: usize = 16 * 1024;
 
+/// Room in the buffer that is worth a read.
+const SPARE: usize = 256;
+
 /// More descriptors than this with one request, and the peer is up to nothing
 /// good.
 const MAX_PENDING: usize = 3;
@@ -169,7 +172,11 @@ impl Reader {
         loop {
             self.socket.readable().await?;
             let start = self.buffer.len();
-            self.buffer.resize(start + READ, 0);
+            // Within what the codec has reserved for the frame: to grow beyond it
+            // would double a large buffer for nothing.
+            let spare = self.buffer.capacity() - start;
+            let room = if spare >= SPARE { spare.min(READ) } else { READ };
+            self.buffer.resize(start + room, 0);
             let room = self.buffer.get_mut(start..).unwrap_or_default();
             let socket = &self.socket;
             let result =

@@ -11,6 +11,10 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// The highest signal number of Linux.
 const LAST_SIGNAL: libc::c_int = 64;
 
+/// Bytes of a piece of memory that is mapped by itself.
+#[cfg(target_env = "gnu")]
+const LARGE: libc::c_int = 32 * 1024;
+
 /// RLIMIT_NOFILE as it was found, to be given to tools, and as it is now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileLimit {
@@ -63,6 +67,19 @@ pub(crate) fn reset_dispositions() {
 /// what definitions do not hand on to tools is there.
 pub(crate) fn hide() -> Result<(), Errno> {
     nix::sys::prctl::set_dumpable(false)
+}
+
+/// Memory that was needed once goes back to the system: large pieces are mapped
+/// one by one, and threads share one heap. A few page faults on bulk data buy a
+/// size that does not grow with what callers once sent.
+#[cfg(target_env = "gnu")]
+pub(crate) fn keep_memory_small() {
+    // SAFETY: takes plain numbers; before any thread is made.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, LARGE);
+    }
 }
 
 /// What the server makes is its own; each tool gets its caller's umask.
