@@ -257,18 +257,31 @@ fn every_test_that_a_document_names_exists() {
             .filter(|p| p.exists()),
     );
     assert!(!documents.is_empty());
-    let mut wrong = Vec::new();
+    let (mut wrong, mut in_lists) = (Vec::new(), 0);
     for path in documents {
-        for (at, _) in read(&path).match_indices("(test: ") {
-            let text = read(&path);
-            let list = text[at + 7..].split(')').next().expect("an end");
-            for name in list.split(',').map(|name| name.trim().trim_matches('`')) {
-                let name = name.rsplit("::").next().expect("a name");
-                if !tests.contains(name) {
-                    wrong.push(format!("{}: {name}", path.display()));
-                }
+        let text = read(&path);
+        for name in named_tests(&text, "(test:").chain(named_tests(&text, "(tests:")) {
+            if !tests.contains(name) {
+                wrong.push(format!("{}: {name}", path.display()));
             }
         }
+        in_lists += named_tests(&text, "(tests:").count();
     }
+    assert!(in_lists > 10, "only {in_lists} tests in lists: does the reader still read?");
     assert!(wrong.is_empty(), "named, but there is no such test:\n{}", wrong.join("\n"));
+}
+
+/// The tests that a document names as `(test: a)` or `(tests: a, b)`, without
+/// the modules that they are in; a list may be several lines long.
+fn named_tests<'a>(text: &'a str, opening: &'a str) -> impl Iterator<Item = &'a str> {
+    let lists = text.match_indices(opening).map(move |(at, _)| &text[at + opening.len()..]);
+    let names = lists.flat_map(|rest| rest.split(')').next().expect("an end").split(','));
+    names.map(|name| name.trim().trim_matches('`').rsplit("::").next().expect("a name"))
+}
+
+#[test]
+fn the_reader_of_test_names_reads_them() {
+    let text = "x (test: `one`) y (tests: `two`,\n  `some::three`) z (tested: no)";
+    assert_eq!(named_tests(text, "(test:").collect::<Vec<_>>(), ["one"]);
+    assert_eq!(named_tests(text, "(tests:").collect::<Vec<_>>(), ["two", "three"]);
 }
