@@ -37,9 +37,9 @@ use self::state::{lock_state, make_state_directory};
 use crate::broker::Broker;
 use crate::config::Config;
 use crate::listen::{Acceptor, Context, LEAST_DESCRIPTORS, Listening, Reload, Shared, SocketError};
-use crate::os::readiness;
 use crate::os::signals::Signals;
 use crate::os::startup;
+use crate::os::{foreign, readiness};
 
 /// Runs a server until a signal stops it.
 pub(crate) fn serve(config: &Config) -> Result<(), AppError> {
@@ -54,6 +54,7 @@ pub(crate) fn serve(config: &Config) -> Result<(), AppError> {
     startup::reset_umask();
     startup::hide().map_err(|errno| AppError::System("hide this process's memory", errno))?;
     startup::seal_descriptors().map_err(|errno| AppError::System("seal descriptors", errno))?;
+    foreign::start_closer()?;
     let _log = crate::log::start(config);
     tokio::runtime::Builder::new_current_thread()
         .enable_io()

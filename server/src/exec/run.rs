@@ -20,6 +20,7 @@ use super::supervise::{Outcome, supervise};
 use super::tree::{Target, Trees};
 use crate::os::cgroup::{Group, Tree};
 use crate::os::descriptors::{self, Here};
+use crate::os::foreign::Foreign;
 use crate::os::root::Root;
 use crate::os::spawn::{Image, Step};
 use crate::policy::Approved;
@@ -28,7 +29,7 @@ use crate::policy::Approved;
 #[derive(Debug)]
 pub(crate) enum Io {
     /// The caller's descriptors; `/dev/null` where there is none.
-    Passed([Option<OwnedFd>; 3]),
+    Passed([Option<Foreign>; 3]),
     /// Empty input, all output in the report.
     Captured,
     /// Chunks both ways.
@@ -255,8 +256,23 @@ fn passes(errno: Errno) -> bool {
 /// The descriptors of a call: the child's ends, and ours.
 struct Plumbing<'a> {
     null: &'a OwnedFd,
-    theirs: [Option<OwnedFd>; 3],
+    theirs: [Option<Theirs>; 3],
     ours: Ours,
+}
+
+/// What becomes one of the child's descriptors.
+enum Theirs {
+    Passed(Foreign),
+    Pipe(OwnedFd),
+}
+
+impl Theirs {
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Theirs::Passed(foreign) => foreign.as_fd(),
+            Theirs::Pipe(pipe) => Some(pipe.as_fd()),
+        }
+    }
 }
 
 /// What stays here once the child runs.
@@ -276,13 +292,16 @@ struct Streamed {
 
 impl<'a> Plumbing<'a> {
     fn lay(io: Io, null: &'a OwnedFd) -> Result<Plumbing<'a>, Errno> {
+        let pipe = |pipe| Some(Theirs::Pipe(pipe));
         let (theirs, ours) = match io {
-            Io::Passed(descriptors) => (descriptors, Ours::default()),
+            Io::Passed(descriptors) => {
+                (descriptors.map(|one| one.map(Theirs::Passed)), Ours::default())
+            }
             Io::Captured => {
                 let (out, out_child) = descriptors::pipe(&Here::Read)?;
                 let (err, err_child) = descriptors::pipe(&Here::Read)?;
                 let ours = Ours { captured: Some((out, err)), streamed: None };
-                ([None, Some(out_child), Some(err_child)], ours)
+                ([None, pipe(out_child), pipe(err_child)], ours)
             }
             Io::Streamed { input, output } => {
                 let (in_child, stdin) = descriptors::pipe(&Here::Write)?;
@@ -290,14 +309,16 @@ impl<'a> Plumbing<'a> {
                 let (stderr, err_child) = descriptors::pipe(&Here::Read)?;
                 let streamed = Streamed { stdin, stdout, stderr, input, output };
                 let ours = Ours { captured: None, streamed: Some(streamed) };
-                ([Some(in_child), Some(out_child), Some(err_child)], ours)
+                ([pipe(in_child), pipe(out_child), pipe(err_child)], ours)
             }
         };
         Ok(Plumbing { null, theirs, ours })
     }
 
     fn theirs(&self) -> [BorrowedFd<'_>; 3] {
-        self.theirs.each_ref().map(|one| one.as_ref().unwrap_or(self.null).as_fd())
+        self.theirs
+            .each_ref()
+            .map(|one| one.as_ref().and_then(Theirs::as_fd).unwrap_or(self.null.as_fd()))
     }
 
     /// Closes the child's ends here: the child has its own copies, and a pipe

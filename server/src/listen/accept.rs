@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use tool_protocol::{Code, Refusal, Reply, Text};
 use tracing::warn;
 
-use super::connection::Patience;
+use super::connection::{Patience, close_socket};
 use super::operation::Reload;
 use super::session;
 use crate::broker::{Broker, Peer};
@@ -217,7 +217,10 @@ impl Acceptor {
             tokio::spawn(async move {
                 match identify(&socket, &context) {
                     Ok(peer) => session::serve(socket, context, peer).await,
-                    Err(refusal) => refuse(&socket, refusal),
+                    Err(refusal) => {
+                        refuse(&socket, refusal);
+                        close_socket(socket);
+                    }
                 }
                 drop(room);
             });

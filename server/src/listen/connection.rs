@@ -18,6 +18,7 @@ use tokio_util::codec::{Decoder, Encoder, LengthDelimitedCodec, LengthDelimitedC
 use tool_protocol::{Code, Refusal, frame, limits};
 
 use crate::os::descriptors::{self, Received};
+use crate::os::foreign::{Foreign, close_connection};
 use crate::os::readiness;
 
 /// What reading brought.
@@ -37,8 +38,15 @@ pub(crate) struct Reader {
     socket: Arc<UnixStream>,
     codec: LengthDelimitedCodec,
     buffer: BytesMut,
-    descriptors: Vec<OwnedFd>,
+    /// What came with bytes that are not a whole message yet, each with how far
+    /// the stream had come: it belongs to the last message begun there.
+    parked: Vec<(u64, Foreign)>,
+    /// What came with the last message.
+    descriptors: Vec<Foreign>,
     truncated: bool,
+    /// Bytes of the stream that were received, and that were whole messages.
+    received: u64,
+    parsed: u64,
     patience: Patience,
     /// When the message that is awaited must be whole; none is awaited for ever.
     deadline: Option<Instant>,
@@ -84,8 +92,11 @@ pub(crate) fn split(socket: UnixStream, patience: Patience) -> (Reader, Writer) 
         socket: Arc::clone(&socket),
         codec: codec(),
         buffer: BytesMut::new(),
+        parked: Vec::new(),
         descriptors: Vec::new(),
         truncated: false,
+        received: 0,
+        parsed: 0,
         patience,
         deadline: Some(Instant::now() + patience.first),
     };
@@ -102,6 +113,11 @@ impl Reader {
                 }
                 Ok(Some(payload)) => {
                     self.deadline = None;
+                    self.parsed += (limits::PREFIX + payload.len()) as u64;
+                    self.descriptors.clear();
+                    let parsed = self.parsed;
+                    let with_it = self.parked.extract_if(.., |(at, _)| *at <= parsed);
+                    self.descriptors.extend(with_it.map(|(_, descriptor)| descriptor));
                     if self.buffer.is_empty() {
                         // An idle connection holds no memory.
                         self.buffer = BytesMut::new();
@@ -139,8 +155,8 @@ impl Reader {
         }
     }
 
-    /// The descriptors that came so far and were not taken.
-    pub(crate) fn take_descriptors(&mut self) -> Result<Vec<OwnedFd>, Refusal> {
+    /// The descriptors that came with the last message.
+    pub(crate) fn take_descriptors(&mut self) -> Result<Vec<Foreign>, Refusal> {
         if std::mem::take(&mut self.truncated) {
             self.descriptors.clear();
             let message =
@@ -150,7 +166,7 @@ impl Reader {
         Ok(std::mem::take(&mut self.descriptors))
     }
 
-    /// Whether descriptors came that nobody has taken.
+    /// Whether descriptors came with the last message and nobody has taken them.
     pub(crate) fn has_descriptors(&self) -> bool {
         self.truncated || !self.descriptors.is_empty()
     }
@@ -185,10 +201,11 @@ impl Reader {
                 Ok(Received { bytes, descriptors, truncated }) => {
                     self.buffer.truncate(start + bytes);
                     self.truncated |= truncated;
-                    descriptors.iter().for_each(descriptors::tame);
-                    self.descriptors.extend(descriptors);
-                    if self.descriptors.len() > MAX_PENDING {
-                        self.descriptors.clear();
+                    self.received += bytes as u64;
+                    let at = self.received;
+                    self.parked.extend(descriptors.into_iter().map(|one| (at, one)));
+                    if self.parked.len() > MAX_PENDING {
+                        self.parked.clear();
                         self.truncated = true;
                     }
                     return Ok(bytes);
@@ -201,6 +218,22 @@ impl Reader {
                 }
             }
         }
+    }
+}
+
+/// Closes a connection that was split.
+pub(crate) fn close(reader: Reader, writer: Writer) {
+    drop(writer);
+    // Nobody else has it: what watched it is gone.
+    if let Ok(socket) = Arc::try_unwrap(reader.socket) {
+        close_socket(socket);
+    }
+}
+
+/// Closes a connection.
+pub(crate) fn close_socket(socket: UnixStream) {
+    if let Ok(socket) = socket.into_std() {
+        close_connection(socket);
     }
 }
 

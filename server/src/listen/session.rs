@@ -4,7 +4,6 @@
 //! has the connection to itself. When the peer has hung up, all its calls end.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,11 +19,11 @@ use tool_protocol::{Code, Control, Id, Incoming, Refusal, Reply, Request, Signal
 use tracing::debug;
 
 use super::accept::Context;
-use super::connection::{HangUp, Read, Reader, Writer, split};
+use super::connection::{HangUp, Read, Reader, Writer, close, split};
 use super::operation;
 use crate::broker::{Call, Peer};
 use crate::exec::{Chunk, Hear, Io};
-use crate::os::descriptors::is_terminal;
+use crate::os::foreign::Foreign;
 
 /// Chunks of stdin that wait for the tool before the connection is not read.
 const INPUT_QUEUE: usize = 1;
@@ -56,6 +55,9 @@ struct Session {
     spoken: bool,
     ended: bool,
     closing: bool,
+    /// Why the connection is given up, to be said in place of the reply of the
+    /// call that it belongs to: one message is the last.
+    last_word: Option<Vec<u8>>,
     hang_up: Option<HangUp>,
     gone: CancellationToken,
     busy: Option<TaskTrackerToken>,
@@ -65,7 +67,7 @@ struct Session {
 struct Partial {
     request: Request,
     more: More,
-    descriptors: Vec<OwnedFd>,
+    descriptors: Vec<Foreign>,
     /// Its share of what such requests may hold in all.
     _room: OwnedSemaphorePermit,
 }
@@ -89,6 +91,7 @@ pub(crate) async fn serve(socket: UnixStream, context: Arc<Context>, peer: Peer)
         spoken: false,
         ended: false,
         closing: false,
+        last_word: None,
         hang_up: None,
         gone: CancellationToken::new(),
         busy: None,
@@ -100,6 +103,9 @@ pub(crate) async fn serve(socket: UnixStream, context: Arc<Context>, peer: Peer)
     // Their trees end before this does; their output and replies reach nobody.
     (session.input, session.output, session.held) = (None, None, None);
     while session.calls.join_next().await.is_some() {}
+    let Session { reader, writer, hang_up, .. } = session;
+    drop(hang_up);
+    close(reader, writer);
 }
 
 /// What happened next.
@@ -190,6 +196,9 @@ impl Session {
         if self.exclusive {
             self.exclusive = false;
             (self.input, self.output, self.held) = (None, None, None);
+        }
+        if let Some(last_word) = self.last_word.take() {
+            return self.writer.queue(last_word);
         }
         match reply {
             Some(reply) => self.writer.queue(reply.to_payload()),
@@ -283,7 +292,7 @@ impl Session {
     }
 
     /// A request, or the beginning of one.
-    fn take(&mut self, request: Request, more: More, descriptors: Vec<OwnedFd>) -> io::Result<()> {
+    fn take(&mut self, request: Request, more: More, descriptors: Vec<Foreign>) -> io::Result<()> {
         let limits = &self.context.limits;
         let too_large = request.size() > limits.request_bytes
             || request.args.len() > limits.arguments
@@ -299,7 +308,7 @@ impl Session {
             // What follows would be taken for another request.
             return match more {
                 More::No => self.refuse(refusal, request.id),
-                More::Lists | More::String => self.give_up(refusal),
+                More::Lists | More::String => self.give_up_on(refusal, request.id),
             };
         }
         if more == More::No {
@@ -315,11 +324,11 @@ impl Session {
                 self.partial = Some(Partial { request, more, descriptors, _room: room });
                 Ok(())
             }
-            Err(refusal) => self.give_up(refusal),
+            Err(refusal) => self.give_up_on(refusal, request.id),
         }
     }
 
-    fn start(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<(), Refusal> {
+    fn start(&mut self, request: Request, descriptors: Vec<Foreign>) -> Result<(), Refusal> {
         request.check()?;
         let tool = self.context.rules.tool(request.tool.as_ref())?;
         if request.stdio != Stdio::Buffered && !self.calls.is_empty() {
@@ -375,6 +384,10 @@ impl Session {
     fn give_up_on(&mut self, refusal: Refusal, id: Option<Id>) -> io::Result<()> {
         self.closing = true;
         self.gone.cancel();
+        if self.exclusive {
+            self.last_word = Some(Reply { id, ..Reply::refused(refusal) }.to_payload());
+            return Ok(());
+        }
         self.refuse(refusal, id)
     }
 }
@@ -384,7 +397,7 @@ fn unasked() -> Refusal {
 }
 
 /// The descriptors of a request in their places.
-fn arrange(numbers: &[u32], descriptors: Vec<OwnedFd>) -> Result<[Option<OwnedFd>; 3], Refusal> {
+fn arrange(numbers: &[u32], descriptors: Vec<Foreign>) -> Result<[Option<Foreign>; 3], Refusal> {
     let bad = |message: String| Refusal::new(Code::BadFds, message);
     if numbers.len() != descriptors.len() {
         let came = descriptors.len();
@@ -396,7 +409,7 @@ fn arrange(numbers: &[u32], descriptors: Vec<OwnedFd>) -> Result<[Option<OwnedFd
         let Some(place) = place else {
             return Err(bad(format!("descriptor {number} cannot be passed: only 0, 1 and 2 can")));
         };
-        if is_terminal(std::os::fd::AsFd::as_fd(&descriptor)) {
+        if descriptor.is_terminal() {
             let message = "a terminal is not handed to a tool: repeat with stdio \"stream\"";
             return Err(Refusal::new(Code::UseStream, message));
         }

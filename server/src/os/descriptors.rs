@@ -9,9 +9,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{getsockopt, setsockopt, sockopt};
-use nix::sys::stat::{Mode, SFlag};
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::stat::Mode;
 use nix::unistd::pipe2;
+
+use super::foreign::Foreign;
 
 /// What one read of a socket brought.
 #[derive(Debug)]
@@ -19,7 +21,7 @@ pub(crate) struct Received {
     /// Bytes read; 0 is the end of what the peer sends.
     pub(crate) bytes: usize,
     /// Descriptors that came with them.
-    pub(crate) descriptors: Vec<OwnedFd>,
+    pub(crate) descriptors: Vec<Foreign>,
     /// Whether more came than this process could take (its limit, or more than
     /// `MAX_HERE`): the rest is gone.
     pub(crate) truncated: bool,
@@ -76,7 +78,8 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<R
                 let data = libc::CMSG_DATA(control).cast::<RawFd>();
                 let length = header.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
                 for index in 0..length / size_of::<RawFd>() {
-                    descriptors.push(OwnedFd::from_raw_fd(data.add(index).read_unaligned()));
+                    let number = data.add(index).read_unaligned();
+                    descriptors.push(Foreign::new(OwnedFd::from_raw_fd(number)));
                 }
             }
             control = libc::CMSG_NXTHDR(&raw const message, control);
@@ -96,11 +99,6 @@ pub(crate) fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
             .is_some_and(|events| events.intersects(PollFlags::POLLHUP | PollFlags::POLLERR)),
         Err(_) => false,
     }
-}
-
-/// Whether a descriptor is a terminal: what the broker never hands to a tool.
-pub(crate) fn is_terminal(descriptor: BorrowedFd<'_>) -> bool {
-    kind(descriptor) == Some(SFlag::S_IFCHR) && nix::unistd::isatty(descriptor).unwrap_or(true)
 }
 
 /// A pipe: the end to read, the end to write. The end that stays here does not
@@ -149,29 +147,6 @@ pub(crate) fn path_of(directory: BorrowedFd<'_>) -> Option<Vec<u8>> {
     let link = format!("/proc/self/fd/{}", directory.as_raw_fd());
     let path = std::fs::read_link(link).ok()?;
     Some(std::os::unix::ffi::OsStringExt::into_vec(path.into_os_string()))
-}
-
-/// What a descriptor of somebody else's is, without asking whoever serves it: a
-/// file system in user space may never answer.
-fn kind(descriptor: BorrowedFd<'_>) -> Option<SFlag> {
-    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
-    // SAFETY: all-zero bytes are a valid statx; the kernel writes within it.
-    let (result, found) = unsafe {
-        let mut found: libc::statx = std::mem::zeroed();
-        let (number, mask) = (descriptor.as_raw_fd(), libc::STATX_TYPE);
-        (libc::statx(number, c"".as_ptr(), flags, mask, &raw mut found), found)
-    };
-    (result == 0).then(|| SFlag::from_bits_truncate(u32::from(found.stx_mode)) & SFlag::S_IFMT)
-}
-
-/// A descriptor of a caller's, as it is taken: closing it must not wait. A TCP
-/// socket with SO_LINGER would hold whoever closes it last for as long as the
-/// caller has chosen.
-pub(crate) fn tame(descriptor: &OwnedFd) {
-    if kind(descriptor.as_fd()) == Some(SFlag::S_IFSOCK) {
-        let linger = libc::linger { l_onoff: 0, l_linger: 0 };
-        setsockopt(descriptor, sockopt::Linger, &linger).ok();
-    }
 }
 
 /// `/dev/null`, for reading and writing.

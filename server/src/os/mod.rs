@@ -5,6 +5,7 @@
 
 pub(crate) mod cgroup;
 pub(crate) mod descriptors;
+pub(crate) mod foreign;
 pub(crate) mod mark;
 pub(crate) mod process;
 pub(crate) mod readiness;

@@ -1,0 +1,113 @@
+//! Descriptors that a caller made: what they are is the caller's choice, and so
+//! is how long closing one of them takes. A TCP socket with SO_LINGER holds
+//! whoever closes it last for as long as the caller has set; and closing a
+//! connection closes every descriptor that lies unread in it.
+//!
+//! Owns: closing them where it may take long: on a thread of its own.
+
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::stat::SFlag;
+
+use super::descriptors::readable_now;
+
+/// To the thread that closes.
+static CLOSER: OnceLock<SyncSender<OwnedFd>> = OnceLock::new();
+
+/// Descriptors that wait to be closed.
+const QUEUE: usize = 1024;
+
+/// Starts the thread that closes; once, at the start.
+pub(crate) fn start_closer() -> std::io::Result<()> {
+    let (sender, queue) = sync_channel::<OwnedFd>(QUEUE);
+    std::thread::Builder::new().name("closer".to_owned()).spawn(move || {
+        for descriptor in queue {
+            // As short as can be: the caller may have set it again meanwhile,
+            // and then it is this thread that waits, and no other.
+            let linger = libc::linger { l_onoff: 0, l_linger: 0 };
+            setsockopt(&descriptor, sockopt::Linger, &linger).ok();
+            drop(descriptor);
+        }
+    })?;
+    CLOSER.set(sender).ok();
+    Ok(())
+}
+
+fn close_elsewhere(descriptor: OwnedFd) {
+    let Some(closer) = CLOSER.get() else { return };
+    match closer.try_send(descriptor) {
+        Ok(()) => {}
+        // The thread is held by a thousand of them: better to lose a descriptor
+        // than to be held as well. The peer's share of connections bounds it.
+        Err(TrySendError::Full(descriptor) | TrySendError::Disconnected(descriptor)) => {
+            std::mem::forget(descriptor);
+        }
+    }
+}
+
+/// A descriptor that a caller passed.
+#[derive(Debug)]
+pub(crate) struct Foreign {
+    descriptor: Option<OwnedFd>,
+    slow: bool,
+}
+
+impl Foreign {
+    /// Takes one over.
+    pub(crate) fn new(descriptor: OwnedFd) -> Foreign {
+        // Pipes, files and devices close at once; a socket may not.
+        let quick = [SFlag::S_IFIFO, SFlag::S_IFREG, SFlag::S_IFCHR, SFlag::S_IFDIR];
+        let slow = kind(descriptor.as_fd()).is_none_or(|kind| !quick.contains(&kind));
+        Foreign { descriptor: Some(descriptor), slow }
+    }
+
+    /// Whether it is a terminal: what the broker never hands to a tool.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.descriptor.as_ref().is_some_and(|descriptor| {
+            kind(descriptor.as_fd()) == Some(SFlag::S_IFCHR)
+                && nix::unistd::isatty(descriptor).unwrap_or(true)
+        })
+    }
+
+    /// The descriptor itself.
+    pub(crate) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.descriptor.as_ref().map(AsFd::as_fd)
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        if self.slow
+            && let Some(descriptor) = self.descriptor.take()
+        {
+            close_elsewhere(descriptor);
+        }
+    }
+}
+
+/// Closes a connection, and with it whatever lies unread in it.
+pub(crate) fn close_connection(connection: UnixStream) {
+    // After this nothing can come any more: what is there is all there is.
+    connection.shutdown(Shutdown::Read).ok();
+    if readable_now(connection.as_fd()) > 0 {
+        close_elsewhere(connection.into());
+    }
+}
+
+/// What a descriptor is, without asking whoever serves it: a file system in user
+/// space may never answer.
+fn kind(descriptor: BorrowedFd<'_>) -> Option<SFlag> {
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: all-zero bytes are a valid statx; the kernel writes within it.
+    let (result, found) = unsafe {
+        let mut found: libc::statx = std::mem::zeroed();
+        let (number, mask) = (descriptor.as_raw_fd(), libc::STATX_TYPE);
+        (libc::statx(number, c"".as_ptr(), flags, mask, &raw mut found), found)
+    };
+    (result == 0).then(|| SFlag::from_bits_truncate(u32::from(found.stx_mode)) & SFlag::S_IFMT)
+}

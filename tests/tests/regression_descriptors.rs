@@ -1,0 +1,115 @@
+//! Bugs that were found in how callers' descriptors are taken and closed, and must
+//! not come back: each test failed on the code of its time.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use nix::sys::socket::{setsockopt, sockopt};
+use serde_json::json;
+use tool_broker_tests::{Server, eventually, still_works};
+
+/// A TCP connection within this machine with more to send than fits: whoever
+/// closes it last waits, for as long as it says. And its other end.
+fn lingering() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let mut full = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+    let other = listener.accept().expect("accept").0;
+    full.set_nonblocking(true).expect("not blocking");
+    let block = [0; 65_536];
+    loop {
+        match full.write(&block) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    linger(&full);
+    (full, other)
+}
+
+fn linger(socket: &TcpStream) {
+    let minute = libc::linger { l_onoff: 1, l_linger: 60 };
+    setsockopt(socket, sockopt::Linger, &minute).expect("SO_LINGER");
+}
+
+/// `health` is answered, in much less than the linger time.
+#[track_caller]
+fn answers(server: &Server, what: &str) {
+    let mut wire = server.connect();
+    wire.stream.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
+    let reply = wire.try_call(&json!({"op":"health"}));
+    assert!(reply.is_some_and(|reply| reply["ok"] == json!(true)), "{what}: the server hangs");
+}
+
+/// Two messages that the server reads at once: the descriptor is the second's.
+#[test]
+fn descriptors_belong_to_the_message_that_they_came_with_however_it_is_read() {
+    let server = Server::start(|_| ());
+    let before = server.settled();
+    let (mut read, write) = std::io::pipe().expect("a pipe");
+    let mut wire = server.connect();
+    server.signal(Signal::SIGSTOP);
+    wire.send_json(&json!({"op":"health"}));
+    let call = json!({"tool":"sh","args":["-c","echo hi"],"cwd":server.ws(),
+        "stdio":"fds","fds":[1]});
+    wire.send_with_fds(&call, &[write.as_fd()]);
+    drop(write);
+    server.signal(Signal::SIGCONT);
+    assert_eq!(wire.recv_json()["ok"], json!(true));
+    let last = wire.recv_json();
+    assert_eq!(last["exit_code"], json!(0), "{last}");
+    let mut said = String::new();
+    read.read_to_string(&mut said).expect("read");
+    assert_eq!(said, "hi\n");
+    drop(wire);
+    server.nothing_left(before);
+}
+
+/// The option is shared: it was cleared when the descriptor came, and is set anew.
+#[test]
+fn a_socket_whose_linger_is_set_again_holds_up_nobody_when_it_is_dropped() {
+    let server = Server::start(|_| ());
+    let (full, _other) = lingering();
+    let mut wire = server.connect();
+    let part = json!({"tool":"sh","cwd":server.ws(),"stdio":"fds","fds":[0],"more":true});
+    wire.send_with_fds(&part, &[full.as_fd()]);
+    answers(&server, "before");
+    linger(&full);
+    drop(full);
+    drop(wire);
+    for _ in 0..5 {
+        answers(&server, "after");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    still_works(&server);
+}
+
+/// A descriptor that the server never receives is closed with the connection.
+#[test]
+fn a_socket_in_the_queue_of_a_connection_that_is_not_read_holds_up_nobody() {
+    let server = Server::start(|s| s.env("TOOL_TIMEOUTS_GRACE", "0.3"));
+    let (full, _other) = lingering();
+    let mut wire = server.connect();
+    let call = json!({"tool":"sh","args":["-c","sleep 50"],"cwd":server.ws(),"stdio":"stream"});
+    wire.send_json(&call);
+    eventually("it runs", || server.status()["calls"]["running"] == json!(1));
+    for _ in 0..5 {
+        wire.stream.set_write_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+        let _ = wire.try_send(&tool_broker_tests::wire::frame(&[0; 60_000]));
+    }
+    wire.stream.set_nonblocking(true).expect("not blocking");
+    server.signal(Signal::SIGSTOP);
+    wire.send_with_fds(&json!({"op":"health"}), &[full.as_fd()]);
+    drop(full);
+    drop(wire);
+    server.signal(Signal::SIGCONT);
+    eventually("the call is over", || {
+        answers(&server, "while it ends");
+        server.status()["calls"]["running"] == json!(0)
+    });
+    answers(&server, "after");
+    still_works(&server);
+}
