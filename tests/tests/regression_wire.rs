@@ -248,3 +248,23 @@ fn a_daemon_that_reads_its_own_stdout_does_not_hold_the_call() {
     eventually("no call is under way", || server.status()["calls"]["running"] == json!(0));
     still_works(&server);
 }
+
+/// An answer in the middle of a call would pass for its last message.
+#[test]
+fn what_is_not_understood_during_a_call_ends_it_and_is_its_one_last_message() {
+    let server = Server::start(|s| s.env("TOOL_TIMEOUTS_GRACE", "0.3"));
+    let before = server.settled();
+    let mut wire = server.connect();
+    let call = json!({"tool":"sh","args":["-c","echo up; cat"],"cwd":server.ws(),"stdio":"stream"});
+    wire.send_json(&call);
+    assert_eq!(wire.recv_frame().expect("a chunk"), b"\x01up\n");
+    wire.send_frame(b"{\"signal\":\"NO_SUCH\"}");
+    let all = wire.until_closed();
+    let objects: Vec<&Vec<u8>> = all.iter().filter(|frame| frame.first() == Some(&b'{')).collect();
+    assert_eq!(objects.len(), 1, "{all:?}");
+    let last: Value = serde_json::from_slice(all.last().expect("a message")).expect("JSON");
+    assert_eq!(last["code"], json!("bad_request"), "{last}");
+    drop(wire);
+    server.nothing_left(before);
+    still_works(&server);
+}

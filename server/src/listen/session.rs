@@ -5,10 +5,11 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::net::UnixStream;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +32,8 @@ const INPUT_QUEUE: usize = 1;
 const OUTPUT_QUEUE: usize = 1;
 /// Signals that wait for the call.
 const SIGNAL_QUEUE: usize = 16;
+/// How long a connection is idle before it makes room for another.
+const IDLE: Duration = Duration::from_secs(1);
 /// Bytes that wait to be written before no more are made.
 const WRITE_AHEAD: usize = 16 * 1024;
 
@@ -173,7 +176,7 @@ impl Session {
             () = sleep(self.context.limits.patience.frame), if pending > 0 && !self.exclusive => {
                 Ok(Event::Stalled)
             }
-            () = self.context.shared.crowded.notified(), if idle => Ok(Event::Crowded),
+            () = crowded(&self.context.shared.crowded), if idle => Ok(Event::Crowded),
         }
     }
 
@@ -255,6 +258,8 @@ impl Session {
         }
         let descriptors = self.reader.take_descriptors();
         let incoming = match Incoming::parse(object) {
+            // An answer would look like the last message of the call under way.
+            Err(refusal) if self.exclusive => return self.give_up(refusal),
             Err(refusal) => return self.refuse(refusal, Incoming::id_of(object)),
             Ok(incoming) => incoming,
         };
@@ -263,7 +268,6 @@ impl Session {
             return self.give_up(unasked());
         }
         if self.exclusive && !matches!(incoming, Incoming::Control(_)) {
-            // An answer would look like the last message of the call under way.
             self.closing = true;
             self.gone.cancel();
             return Ok(());
@@ -444,6 +448,13 @@ async fn hand_on(input: &mut Option<mpsc::Sender<Bytes>>, held: &mut Option<Byte
         (None, Some(_)) => *held = None,
         (_, None) => std::future::pending().await,
     }
+}
+
+/// Ready when somebody waits for room, and this connection has been idle for so
+/// long that its peer is not about to go on.
+async fn crowded(crowded: &Notify) {
+    sleep(IDLE).await;
+    crowded.notified().await;
 }
 
 /// Never ready where nobody watches.
