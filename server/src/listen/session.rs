@@ -268,9 +268,8 @@ impl Session {
             return self.give_up(unasked());
         }
         if self.exclusive && !matches!(incoming, Incoming::Control(_)) {
-            self.closing = true;
-            self.gone.cancel();
-            return Ok(());
+            let message = "the connection belongs to the call under way: open another one";
+            return self.give_up(Refusal::new(Code::BadRequest, message));
         }
         match incoming {
             Incoming::Control(Control::Signal(signal, id)) => {
