@@ -118,10 +118,12 @@ impl Reader {
                     let parsed = self.parsed;
                     let with_it = self.parked.extract_if(.., |(at, _)| *at <= parsed);
                     self.descriptors.extend(with_it.map(|(_, descriptor)| descriptor));
-                    if self.buffer.is_empty() {
-                        // An idle connection holds no memory.
-                        self.buffer = BytesMut::new();
-                    } else {
+                    // A buffer of its own for what comes next: an idle connection
+                    // holds no memory, and one that goes on growing behind the
+                    // payloads that were split off would double again and again.
+                    let rest = std::mem::take(&mut self.buffer);
+                    if !rest.is_empty() {
+                        self.buffer = BytesMut::from(rest.as_ref());
                         self.hurry();
                     }
                     return Ok(Read::Payload(payload.freeze()));

@@ -168,12 +168,12 @@ pub fn file_appears(server: &Server, name: &str) {
     eventually(&format!("the tool makes {name}"), || server.ws().join(name).exists());
 }
 
-/// Memory in KiB that a process has written to and shares with nobody. (Clean
-/// private pages are of its file: they count as private or not as other servers
-/// of the same file come and go.)
+/// Memory that is a process's own, in KiB: no pages of files. Those of a program
+/// that was built a moment ago count as dirty, and as private or shared by who
+/// else runs it just then.
 pub fn private_memory(pid: i32) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("smaps_rollup");
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Private_Dirty:")).expect("a line");
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:")).expect("a line");
     line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("KiB")
 }
 
