@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reliability_help::{Mark, Tidy, cpu_ticks, private_memory, running, script, start};
 use serde_json::{Value, json};
-use tool_broker_tests::{Wire, eventually, run, still_works};
+use tool_broker_tests::{Wire, eventually, is_root, run, skipped, still_works};
 
 /// A thousand calls: buffered, streamed, by descriptors, refused, unknown, and
 /// some whose caller goes away.
@@ -50,8 +50,14 @@ fn a_thousand(server: &Tidy) {
     eventually("no call runs", || running(server) == 0 && server.children().is_empty());
 }
 
+/// Why these tests are root's.
+const HIDDEN: &str = "a server hides the figures of its memory from all but root";
+
 #[test]
 fn a_second_thousand_calls_costs_no_more_memory_than_the_first() {
+    if !is_root() {
+        return skipped("a_second_thousand_calls_costs_no_more_memory_than_the_first", HIDDEN);
+    }
     let server = start(|s| s.env("TOOL_TIMEOUTS_GRACE", "0.2"));
     let before = server.settled();
     a_thousand(&server);
@@ -79,6 +85,12 @@ fn settles(server: &Tidy) {
 
 #[test]
 fn fifty_callers_that_read_nothing_hold_little_memory_and_hinder_nobody() {
+    if !is_root() {
+        return skipped(
+            "fifty_callers_that_read_nothing_hold_little_memory_and_hinder_nobody",
+            HIDDEN,
+        );
+    }
     const CALLERS: u64 = 50;
     let mark = Mark::new();
     let server = start(|s| {
@@ -110,6 +122,9 @@ fn fifty_callers_that_read_nothing_hold_little_memory_and_hinder_nobody() {
 /// A caller that sends input which the tool does not take.
 #[test]
 fn callers_whose_input_nobody_takes_hold_little_memory() {
+    if !is_root() {
+        return skipped("callers_whose_input_nobody_takes_hold_little_memory", HIDDEN);
+    }
     const CALLERS: u64 = 10;
     let mark = Mark::new();
     let server = start(|s| {
@@ -142,6 +157,12 @@ fn callers_whose_input_nobody_takes_hold_little_memory() {
 
 #[test]
 fn a_tool_that_prints_for_ever_is_stopped_in_buffered_mode_and_the_server_does_not_grow() {
+    if !is_root() {
+        return skipped(
+            "a_tool_that_prints_for_ever_is_stopped_in_buffered_mode_and_the_server_does_not_grow",
+            HIDDEN,
+        );
+    }
     let mark = Mark::new();
     let server = start(|s| {
         s.env("TOOL_TIMEOUTS_GRACE", "1");
