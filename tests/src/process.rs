@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::PATIENCE;
 
 /// One process as /proc/PID/stat tells it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Process {
     pub pid: i32,
     pub state: char,
@@ -17,6 +17,15 @@ pub struct Process {
     /// With the pid, who it is: pids are used again.
     pub started: u64,
 }
+
+/// The same process, whatever it does just now.
+impl PartialEq for Process {
+    fn eq(&self, other: &Process) -> bool {
+        (self.pid, self.started) == (other.pid, other.started)
+    }
+}
+
+impl Eq for Process {}
 
 /// Reads one process; `None` where it is gone. A zombie is still there.
 pub fn process(pid: i32) -> Option<Process> {

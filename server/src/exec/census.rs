@@ -44,6 +44,9 @@ const QUESTIONS: usize = 1024;
 /// How long one chase lasts.
 const CHASE: Duration = Duration::from_millis(20);
 
+/// How many processes back from the newest one a chase looks.
+const BEHIND: i32 = 96;
+
 /// The thread that counts: reading /proc takes too long for the server's own,
 /// and when it is needed no new one may be had.
 #[derive(Debug)]
@@ -149,7 +152,8 @@ fn chase(marks: Option<Marks>, call: Option<u32>, leaders: &HashMap<Pid, u32>) {
     let until = Instant::now() + CHASE;
     while Instant::now() < until {
         let Some(newest) = process::newest() else { return };
-        for pid in newest.saturating_sub(2)..=newest.saturating_add(4) {
+        // Others start processes too: the one that is sought may be some behind.
+        for pid in newest.saturating_sub(BEHIND)..=newest.saturating_add(4) {
             let pid = Pid::from_raw(pid);
             if wanted(marks.read(pid))
                 && let Ok(handle) = Handle::open(pid)

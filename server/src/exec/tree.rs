@@ -44,7 +44,7 @@ pub(crate) struct Target<'a> {
 
 /// How often the killing pass is repeated against something that forks as fast
 /// as it is killed, and the pause between two.
-const KILL_PASSES: u32 = 500;
+const KILL_PASSES: u32 = 2_000;
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Trees {
@@ -165,7 +165,7 @@ impl Trees {
                 group.kill();
             }
             let (living, fleeting) = self.look(call, &members).await;
-            left = living.len();
+            left = living.len().max(usize::from(fleeting));
             if living.is_empty() && !fleeting && group.is_none_or(Group::is_empty) {
                 break;
             }
@@ -190,12 +190,16 @@ impl Trees {
     ) -> (Vec<Pid>, bool) {
         let before = self.hunt.passed(call);
         let census = self.census().await;
-        let living = alive(members(&census));
+        let seen = members(&census);
+        let living = alive(seen.clone());
+        // One that has ended since may have left another one, and its end has not
+        // come by the reaper yet: both run on this thread.
+        let ended = seen.iter().any(|pid| !living.contains(pid));
         let waiting = match call {
             Some(call) => census.ended.contains(&Some(call)) || census.ended.contains(&None),
             None => !census.ended.is_empty(),
         };
-        (living, waiting || self.hunt.passed(call) != before)
+        (living, ended || waiting || self.hunt.passed(call) != before)
     }
 
     /// Signals a process if, now that its number cannot go to another one, it
