@@ -98,8 +98,8 @@ impl Workspace {
     }
 }
 
-/// What follows `prefix` in `path`, by whole components: `/work` is no prefix
-/// of `/work-evil`. Empty components and `.` say nothing and are left out, as
+/// What follows `prefix` in `path`, by whole components: `/base` is no prefix
+/// of `/base-evil`. Empty components and `.` say nothing and are left out, as
 /// the kernel does; `..` is its to judge.
 fn beneath(path: &[u8], prefix: &[u8]) -> Option<Vec<u8>> {
     let mut rest = components(path);
@@ -128,11 +128,11 @@ mod tests {
         let rest = |path: &str, prefix: &str| {
             beneath(path.as_bytes(), prefix.as_bytes()).map(|rest| String::from_utf8(rest).unwrap())
         };
-        assert_eq!(rest("/work/a/b", "/work").as_deref(), Some("a/b"));
-        assert_eq!(rest("/work", "/work/").as_deref(), Some(""));
-        assert_eq!(rest("//work/.//a/../b/", "/work").as_deref(), Some("a/../b"));
-        assert_eq!(rest("/work-evil", "/work"), None);
-        assert_eq!(rest("/wor", "/work"), None);
+        assert_eq!(rest("/base/a/b", "/base").as_deref(), Some("a/b"));
+        assert_eq!(rest("/base", "/base/").as_deref(), Some(""));
+        assert_eq!(rest("//base/.//a/../b/", "/base").as_deref(), Some("a/../b"));
+        assert_eq!(rest("/base-evil", "/base"), None);
+        assert_eq!(rest("/bas", "/base"), None);
         assert_eq!(rest("/anything", "/").as_deref(), Some("anything"));
     }
 
