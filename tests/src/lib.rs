@@ -30,6 +30,7 @@
 //! name. A test that cannot run here calls [`skipped`] and returns.
 
 pub mod binaries;
+pub mod lingering;
 pub mod outcome;
 pub mod process;
 pub mod server;

@@ -1,48 +1,14 @@
 //! Bugs that were found in how callers' descriptors are taken and closed, and must
 //! not come back: each test failed on the code of its time.
 
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::Read as _;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::json;
+use tool_broker_tests::lingering::{answers, linger, lingering};
 use tool_broker_tests::{Server, eventually, still_works};
-
-/// A TCP connection within this machine with more to send than fits: whoever
-/// closes it last waits, for as long as it says. And its other end.
-fn lingering() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
-    let mut full = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
-    let other = listener.accept().expect("accept").0;
-    full.set_nonblocking(true).expect("not blocking");
-    let block = [0; 65_536];
-    loop {
-        match full.write(&block) {
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            Err(error) => panic!("{error}"),
-        }
-    }
-    linger(&full);
-    (full, other)
-}
-
-fn linger(socket: &TcpStream) {
-    let minute = libc::linger { l_onoff: 1, l_linger: 60 };
-    setsockopt(socket, sockopt::Linger, &minute).expect("SO_LINGER");
-}
-
-/// `health` is answered, in much less than the linger time.
-#[track_caller]
-fn answers(server: &Server, what: &str) {
-    let mut wire = server.connect();
-    wire.stream.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
-    let reply = wire.try_call(&json!({"op":"health"}));
-    assert!(reply.is_some_and(|reply| reply["ok"] == json!(true)), "{what}: the server hangs");
-}
 
 /// Two messages that the server reads at once: the descriptor is the second's.
 #[test]
