@@ -1,6 +1,7 @@
 //! What a caller may say while its call is under way.
 
 use crate::request::Id;
+use crate::terminal::Size;
 
 macro_rules! signals {
     ($($name:ident = $text:literal, $number:literal;)*) => {
@@ -33,11 +34,16 @@ signals! {
 /// A message that belongs to a call under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Send this signal to the tool's process group.
+    /// Send this signal to the tool's foreground process group.
     Signal(Signal, Option<Id>),
-    /// The caller's terminal has another size. Taken, and of no effect before
-    /// the server makes terminals.
-    Resize,
+    /// The caller's terminal has another size.
+    Resize(Size),
+    /// Whether the tool's process group is its terminal's foreground group.
+    Foreground(bool),
+    /// Typed for a terminal that is not the tool's standard input.
+    Terminal(Vec<u8>),
+    /// Tell when the tool's program runs.
+    QueryStarted,
 }
 
 /// The name of a signal number, without `SIG`, as the last message tells it.

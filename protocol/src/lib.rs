@@ -12,11 +12,13 @@ pub mod control;
 pub mod reply;
 pub mod request;
 mod strict;
+pub mod terminal;
 pub mod text;
 
 pub use control::{Control, Signal};
 pub use reply::{Output, Reply};
 pub use request::{Id, Incoming, Request, Stdio};
+pub use terminal::{Size, Terminal};
 pub use text::Text;
 pub use tool_wire::*;
 

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{Control, Signal};
 use crate::strict::Strict;
-use crate::text::Text;
+use crate::terminal::{CHARS, Size, Terminal};
+use crate::text::{self, Text};
 use crate::{Code, Refusal, json, limits};
 
 /// How input and output of a call travel.
@@ -45,12 +46,16 @@ pub struct Request {
     pub stdio: Stdio,
     /// The numbers that the passed descriptors have in the caller.
     pub fds: Vec<u32>,
-    /// `NAME=value`, as offered.
+    /// `NAME=value`, as offered; `NAME` alone: the caller has no such variable.
     pub env: Vec<Text>,
     /// 0 to 0o777.
     pub umask: Option<u32>,
     /// Echoed in every message about this request.
     pub id: Option<Id>,
+    /// The terminal that the tool gets.
+    pub tty: Option<Terminal>,
+    /// Whether the client sends no more stdin than it has credit for.
+    pub window: bool,
     /// Whether it has only the seed's members: its reply may be lossy.
     pub seed_only: bool,
 }
@@ -103,7 +108,7 @@ enum RawMore {
 #[serde(untagged)]
 enum RawEnv {
     List(Vec<Text>),
-    Map(std::collections::BTreeMap<String, Text>),
+    Map(std::collections::BTreeMap<String, Option<Text>>),
 }
 
 /// Every member that a caller's message may have.
@@ -120,8 +125,50 @@ struct Raw {
     more: Option<RawMore>,
     op: Option<String>,
     signal: Option<Signal>,
-    resize: Option<serde::de::IgnoredAny>,
-    tty: Option<serde::de::IgnoredAny>,
+    resize: Option<Size>,
+    foreground: Option<bool>,
+    terminal: Option<text::Raw>,
+    query: Option<Query>,
+    tty: Option<Terminal>,
+    window: Option<bool>,
+}
+
+#[derive(Deserialize)]
+enum Query {
+    #[serde(rename = "started")]
+    Started,
+}
+
+impl Raw {
+    /// What only the first message of a call may say.
+    fn begins(&self) -> bool {
+        self.tool.is_some()
+            || self.cwd.is_some()
+            || self.stdio.is_some()
+            || self.fds.is_some()
+            || self.umask.is_some()
+            || self.id.is_some()
+            || self.op.is_some()
+            || self.tty.is_some()
+            || self.window.is_some()
+    }
+
+    /// What is said about a call under way.
+    fn control(&mut self) -> Option<Control> {
+        if let Some(signal) = self.signal {
+            return Some(Control::Signal(signal, self.id.take()));
+        }
+        if let Some(size) = self.resize {
+            return Some(Control::Resize(size));
+        }
+        if let Some(foreground) = self.foreground {
+            return Some(Control::Foreground(foreground));
+        }
+        if let Some(text::Raw(bytes)) = self.terminal.take() {
+            return Some(Control::Terminal(bytes));
+        }
+        self.query.as_ref().map(|Query::Started| Control::QueryStarted)
+    }
 }
 
 fn bad(message: impl AsRef<str>) -> Refusal {
@@ -154,8 +201,10 @@ fn environment(env: Option<RawEnv>) -> Result<Vec<Text>, Refusal> {
                     return Err(bad("a name in env holds an ="));
                 }
                 let mut line = name.into_bytes();
-                line.push(b'=');
-                line.extend_from_slice(value.as_bytes());
+                if let Some(value) = value {
+                    line.push(b'=');
+                    line.extend_from_slice(value.as_bytes());
+                }
                 Text::new(line).ok_or_else(|| bad("a name in env holds a NUL"))
             })
             .collect(),
@@ -169,6 +218,13 @@ fn more(more: Option<RawMore>) -> Result<More, Refusal> {
         Some(RawMore::Name(name)) if name == "string" => Ok(More::String),
         Some(RawMore::Name(_)) => Err(bad("more must be true or \"string\"")),
     }
+}
+
+fn check_terminal(tty: &Terminal) -> Result<(), Refusal> {
+    if tty.chars.len() > CHARS {
+        return Err(bad(format!("tty.chars has more than {CHARS} characters")));
+    }
+    Ok(())
 }
 
 impl Incoming {
@@ -187,17 +243,14 @@ impl Incoming {
 
     /// Parses one JSON payload.
     pub fn parse(payload: &[u8]) -> Result<Incoming, Refusal> {
-        let raw = parse(payload)?;
+        let mut raw = parse(payload)?;
         if let Some(Id::String(id)) = &raw.id
             && id.len() > limits::MAX_ID
         {
             return Err(bad(format!("id is longer than {} bytes", limits::MAX_ID)));
         }
-        if let Some(signal) = raw.signal {
-            return Ok(Incoming::Control(Control::Signal(signal, raw.id)));
-        }
-        if raw.resize.is_some() {
-            return Ok(Incoming::Control(Control::Resize));
+        if let Some(control) = raw.control() {
+            return Ok(Incoming::Control(control));
         }
         if let Some(op) = raw.op {
             return Ok(Incoming::Op(op, raw.id));
@@ -211,7 +264,11 @@ impl Incoming {
             && raw.umask.is_none()
             && raw.id.is_none()
             && raw.more.is_none()
-            && raw.tty.is_none();
+            && raw.tty.is_none()
+            && raw.window.is_none();
+        if let Some(tty) = &raw.tty {
+            check_terminal(tty)?;
+        }
         let request = Request {
             tool: raw.tool,
             args: raw.args.unwrap_or_default(),
@@ -221,6 +278,8 @@ impl Incoming {
             env: environment(raw.env)?,
             umask: raw.umask,
             id: raw.id,
+            tty: raw.tty,
+            window: raw.window.unwrap_or(false),
             seed_only,
         };
         Ok(Incoming::Call(request, more(raw.more)?))
@@ -235,10 +294,8 @@ impl Request {
             return Err(bad("the member tool is empty"));
         }
         for variable in &self.env {
-            match variable.as_bytes().iter().position(|byte| *byte == b'=') {
-                None => return Err(bad("a string of env is not NAME=value")),
-                Some(0) => return Err(bad("a name in env is empty")),
-                Some(_) => {}
+            if matches!(variable.as_bytes().first(), None | Some(b'=')) {
+                return Err(bad("a name in env is empty"));
             }
         }
         Ok(())
@@ -247,18 +304,8 @@ impl Request {
     /// Joins the next message of a request that said `more`; `how` is what the
     /// last message said, the answer what this one says.
     pub fn join(&mut self, payload: &[u8], how: More) -> Result<More, Refusal> {
-        let raw = parse(payload)?;
-        let stranger = raw.tool.is_some()
-            || raw.cwd.is_some()
-            || raw.stdio.is_some()
-            || raw.fds.is_some()
-            || raw.umask.is_some()
-            || raw.id.is_some()
-            || raw.op.is_some()
-            || raw.signal.is_some()
-            || raw.resize.is_some()
-            || raw.tty.is_some();
-        if stranger {
+        let mut raw = parse(payload)?;
+        if raw.begins() || raw.control().is_some() {
             return Err(bad("the rest of a request has only args, env and more"));
         }
         if matches!(raw.env, Some(RawEnv::Map(_))) {
@@ -324,6 +371,10 @@ mod tests {
             (r#"{"tool":"a","stdio":"x"}"#, Code::BadRequest),
             (r#"{"tool":"a","more":"x"}"#, Code::BadRequest),
             (r#"{"signal":"KILL"}"#, Code::BadRequest),
+            (r#"{"resize":{"rows":70000}}"#, Code::BadRequest),
+            (r#"{"query":"x"}"#, Code::BadRequest),
+            (r#"{"tool":"a","tty":{"rows":1}}"#, Code::BadRequest),
+            (r#"{"tool":"a","tty":{"fds":[0],"modes":[1,2]}}"#, Code::BadRequest),
             (r#"{"tool":"a","id":1e400}"#, Code::BadJson),
         ] {
             assert_eq!(call(json).unwrap_err(), code, "{}", &json[..json.len().min(60)]);
@@ -338,8 +389,8 @@ mod tests {
 
     #[test]
     fn environment_comes_as_a_list_or_an_object() {
-        let list = call(r#"{"tool":"a","env":["A=1","B=2"]}"#).unwrap().env;
-        assert_eq!(call(r#"{"tool":"a","env":{"A":"1","B":"2"}}"#).unwrap().env, list);
+        let list = call(r#"{"tool":"a","env":["A=1","B=2","C"]}"#).unwrap().env;
+        assert_eq!(call(r#"{"tool":"a","env":{"A":"1","B":"2","C":null}}"#).unwrap().env, list);
     }
 
     proptest! {

@@ -73,20 +73,31 @@ impl Serialize for Text {
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
-        struct TextVisitor;
+        let Raw(bytes) = Raw::deserialize(deserializer)?;
+        Text::new(bytes).ok_or_else(|| de::Error::custom("a string holds a NUL"))
+    }
+}
 
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text;
+/// Bytes of any value, NUL too: what somebody typed.
+#[derive(Debug)]
+pub(crate) struct Raw(pub(crate) Vec<u8>);
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Raw, D::Error> {
+        struct RawVisitor;
+
+        impl<'de> Visitor<'de> for RawVisitor {
+            type Value = Raw;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string or {\"b64\":\"…\"}")
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Text, E> {
-                Text::new(text).ok_or_else(|| E::custom("a string holds a NUL"))
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Raw, E> {
+                Ok(Raw(text.into()))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Text, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
                 let Some("b64") = map.next_key::<String>()?.as_deref() else {
                     return Err(de::Error::custom(
                         "an object in place of a string must be {\"b64\":…}",
@@ -99,11 +110,11 @@ impl<'de> Deserialize<'de> for Text {
                 let bytes = STANDARD
                     .decode(encoded)
                     .map_err(|error| de::Error::custom(format_args!("b64: {error}")))?;
-                Text::new(bytes).ok_or_else(|| de::Error::custom("a string holds a NUL"))
+                Ok(Raw(bytes))
             }
         }
 
-        deserializer.deserialize_any(TextVisitor)
+        deserializer.deserialize_any(RawVisitor)
     }
 }
 

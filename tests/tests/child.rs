@@ -94,17 +94,21 @@ fn the_limits_on_descriptors_are_those_that_the_server_was_born_with() {
 }
 
 #[test]
-fn a_descriptor_that_is_not_named_is_dev_null() {
+fn nothing_is_open_in_a_tool_but_what_was_passed() {
     let server = Server::start(|_| ());
-    let mut wire = server.connect();
-    let out = tempfile::tempfile().expect("a file");
-    let script = "readlink /proc/$$/fd/0; readlink /proc/$$/fd/2; true";
-    let request =
-        json!({"tool":"sh","args":["-c",script],"cwd":server.ws(),"stdio":"fds","fds":[1]});
-    wire.send_with_fds(&request, &[out.as_fd()]);
-    let last = wire.recv_json();
-    assert_eq!(last["exit_code"], json!(0), "{last}");
-    assert_eq!(text(out), "/dev/null\n/dev/null\n");
+    for fds in [vec![1], vec![1, 2], vec![1, 3], vec![0, 1, 700], vec![1, 1023]] {
+        let mut wire = server.connect();
+        let out = tempfile::tempfile().expect("a file");
+        // The shell's own: 10 is its copy of a redirected descriptor, if any.
+        let script = "for n in 0 1 2 3 4 9 10 700 1023; do [ -e /proc/$$/fd/$n ] && echo $n; done";
+        let request =
+            json!({"tool":"sh","args":["-c",script],"cwd":server.ws(),"stdio":"fds","fds":fds});
+        wire.send_with_fds(&request, &vec![out.as_fd(); fds.len()]);
+        let last = wire.recv_json();
+        assert!(last.get("error").is_none(), "{last}");
+        let said: Vec<u32> = text(out).lines().map(|line| line.parse().expect("number")).collect();
+        assert_eq!(said, fds);
+    }
 }
 
 #[test]

@@ -28,5 +28,13 @@ pub const MAX_TOOL: usize = 64;
 /// The most descriptors that one request may pass: Linux's SCM_MAX_FD.
 pub const MAX_FDS: usize = 253;
 
+/// The highest number that a passed descriptor may have: one below the usual
+/// limit on open files.
+pub const MAX_FD: u32 = 1_023;
+
+/// The bytes of stdin that a `stream` client with `window` may have sent and the
+/// tool not taken yet: what the server holds of them is no more.
+pub const WINDOW: usize = 32_768;
+
 /// The most bytes of an `id` written as a string.
 pub const MAX_ID: usize = 128;

@@ -83,7 +83,7 @@ async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<
     let closed = CancellationToken::new();
     let acceptor = Arc::new(Acceptor::new(&limits, sockets.len() - 1, closed.clone()));
     let busy = TaskTracker::new();
-    let shared = Shared::new(config.limits.waiting_bytes);
+    let shared = Shared::new(config.limits.waiting_bytes, files.now);
     for (listening, rules) in &sockets {
         let context = Context {
             broker: Arc::clone(&broker),

@@ -2,7 +2,7 @@
 //!
 //! In this order, a later one replacing an earlier one of the same name: the
 //! fixed PATH and the tool's HOME; what the definition takes from the server;
-//! what it takes from the caller; what it sets; the four TOOL_* variables of a
+//! what it takes from the caller, who may also say that it has none; what it sets; the four TOOL_* variables of a
 //! wrapper.
 //!
 //! Must not: let a name through that nobody listed.
@@ -32,7 +32,7 @@ pub(crate) struct Of<'a> {
     pub(crate) tool: &'a Tool,
     /// HOME.
     pub(crate) home: &'a [u8],
-    /// What the caller offers, `NAME=value`.
+    /// What the caller offers, `NAME=value`; `NAME` alone is one that it has not.
     pub(crate) offered: &'a [Text],
     /// The directory's name, for a wrapper.
     pub(crate) cwd: &'a [u8],
@@ -41,7 +41,7 @@ pub(crate) struct Of<'a> {
 }
 
 impl Environment {
-    /// `NAME=value` strings, in the order in which the names came up first.
+    /// `NAME=value` strings, the caller's in the caller's order.
     pub(crate) fn build(&self, of: &Of<'_>) -> Vec<CString> {
         let mut variables = Variables::default();
         variables.set(b"PATH", self.path.as_bytes());
@@ -51,12 +51,12 @@ impl Environment {
                 variables.set(name, value);
             }
         }
+        let earlier = variables.list.len();
         for line in of.offered {
-            let line = line.as_bytes();
-            let Some(split) = line.iter().position(|byte| *byte == b'=') else { continue };
-            let (name, value) = line.split_at(split);
+            let mut parts = line.as_bytes().splitn(2, |byte| *byte == b'=');
+            let (name, value) = (parts.next().unwrap_or_default(), parts.next());
             if !name.is_empty() && matches(&of.tool.env.forward, name) {
-                variables.set(name, value.get(1..).unwrap_or_default());
+                variables.offer(name, value, earlier);
             }
         }
         for (name, value) in &of.tool.env.set {
@@ -86,7 +86,8 @@ fn arguments_as_json(args: &[Text]) -> Vec<u8> {
 
 #[derive(Default)]
 struct Variables {
-    list: Vec<(Vec<u8>, Vec<u8>)>,
+    /// None: it was there, and is not to be.
+    list: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     places: HashMap<Vec<u8>, usize>,
 }
 
@@ -94,18 +95,33 @@ impl Variables {
     fn set(&mut self, name: &[u8], value: &[u8]) {
         let known = self.places.get(name).and_then(|place| self.list.get_mut(*place));
         match known {
-            Some((_, old)) => *old = value.to_vec(),
+            Some((_, old)) => *old = Some(value.to_vec()),
             None => {
                 self.places.insert(name.to_vec(), self.list.len());
-                self.list.push((name.to_vec(), value.to_vec()));
+                self.list.push((name.to_vec(), Some(value.to_vec())));
             }
         }
     }
 
+    /// As the caller has it, in the caller's order. Of two of one name the first
+    /// counts, as for getenv: what stands before `earlier` is from elsewhere.
+    fn offer(&mut self, name: &[u8], value: Option<&[u8]>, earlier: usize) {
+        if let Some(place) = self.places.get(name) {
+            if *place >= earlier {
+                return;
+            }
+            if let Some((_, old)) = self.list.get_mut(*place) {
+                *old = None;
+            }
+        }
+        self.places.insert(name.to_vec(), self.list.len());
+        self.list.push((name.to_vec(), value.map(<[u8]>::to_vec)));
+    }
+
     fn finish(self) -> Vec<CString> {
-        let join = |(mut name, value): (Vec<u8>, Vec<u8>)| {
+        let join = |(mut name, value): (Vec<u8>, Option<Vec<u8>>)| {
             name.push(b'=');
-            name.extend_from_slice(&value);
+            name.extend_from_slice(&value?);
             // No NUL can be here: Text, the own environment and definitions
             // have none.
             CString::new(name).ok()

@@ -119,11 +119,17 @@ impl Broker {
     }
 
     async fn carry_out(&self, call: Call, number: u32) -> Result<Report, Refusal> {
-        let Call { peer, tool, request, io, hear } = call;
+        let Call { peer, tool, request, io, mut hear } = call;
         if self.draining.is_cancelled() {
             return Err(Refusal::new(Code::Draining, "the server is stopping: try again later"));
         }
         let tool = self.find(&tool)?;
+        if tool.stream && matches!(io, Io::Passed(..)) {
+            let message =
+                "this tool's input and output pass the broker: repeat with stdio \"stream\"";
+            return Err(Refusal::new(Code::UseStream, message));
+        }
+        let gone_token = hear.gone.clone();
         // The setup is waited for with a place: what waits is bounded.
         let admitted = async {
             let bytes = request.memory();
@@ -132,12 +138,16 @@ impl Broker {
             permit
         };
         let permit = tokio::select! {
+            biased;
             permit = admitted => permit?,
-            () = hear.gone.cancelled() => return Err(gone()),
+            () = gone_token.cancelled() => return Err(gone()),
+            // As it would end a tool that has just been started.
+            signal = hear.ending_signal() => return Ok(Report::ended_by(signal)),
             () = self.draining.cancelled() => return Err(Refusal::new(Code::Draining, "the server is stopping: try again later")),
         };
         let entered = self.enter(&request)?;
-        let plan = self.plan(&tool, &request, entered, number)?;
+        let on_terminal = io.terminal().is_some();
+        let plan = self.plan(&tool, &request, entered, number, on_terminal)?;
         // All of it that counts is in the plan.
         drop(request);
         let approved = decide(&tool, plan)?;
@@ -186,9 +196,10 @@ impl Broker {
         request: &Request,
         entered: OwnedFd,
         number: u32,
+        on_terminal: bool,
     ) -> Result<Plan, Refusal> {
         let home = self.homes.ensure(&tool.name)?;
-        plan::build(&self.environment, tool, &home, request, entered, number)
+        plan::build(&self.environment, tool, &home, request, entered, number, on_terminal)
     }
 
     fn answer(&self, ended: Result<Report, Refusal>, buffered: bool, seed_only: bool) -> Reply {
@@ -280,6 +291,13 @@ fn not_started(error: &RunError, tool: &Tool, plan: &Plan) -> Refusal {
             Code::Internal,
             format!(
                 "cannot start {program}: {}: the server's container may not allow it",
+                errno.desc()
+            ),
+        ),
+        RunError::Terminal(errno) => Refusal::new(
+            Code::Internal,
+            format!(
+                "cannot make a terminal for the tool: {}: mount devpts at /dev/pts where the server runs",
                 errno.desc()
             ),
         ),

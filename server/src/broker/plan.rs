@@ -18,7 +18,8 @@ use crate::registry::Tool;
 /// The umask of a caller that does not tell its own.
 const UMASK: u32 = 0o022;
 
-/// Builds the plan of a call.
+/// Builds the plan of a call; `on_terminal`: it has one, and a person at it may
+/// take as long as it takes.
 pub(crate) fn build(
     environment: &Environment,
     tool: &Tool,
@@ -26,6 +27,7 @@ pub(crate) fn build(
     request: &Request,
     entered: OwnedFd,
     call: u32,
+    on_terminal: bool,
 ) -> Result<Plan, Refusal> {
     let (program, mut arguments) = program(tool)?;
     // Only a wrapper is told the name: of the directory that is open, not the
@@ -55,7 +57,8 @@ pub(crate) fn build(
         environment,
         directory: entered,
         umask: request.umask.unwrap_or(UMASK),
-        timeout: tool.timeout,
+        timeout: (tool.timeout_set || !on_terminal).then_some(tool.timeout),
+        limits: tool.limits.clone(),
         call,
     })
 }

@@ -109,12 +109,12 @@ pub(crate) async fn run_in_foreground(
 async fn run(broker: &Broker, tool: &Tool, timeout: Duration) -> Result<(), String> {
     let plan = plan(broker, tool, timeout)?;
     let approved = policy::decide(true, plan).ok_or("refused")?;
-    let (_signals, signals) = mpsc::channel(1);
-    let hear = Hear { signals, gone: CancellationToken::new(), stop: broker.stop.clone() };
+    let (_orders, orders) = mpsc::channel(1);
+    let hear = Hear::new(orders, None, CancellationToken::new(), broker.stop.clone());
     // Nobody writes to its input: it is at its end from the start.
     let (_, input) = mpsc::channel(1);
     let (output, lines) = mpsc::channel(1);
-    let io = Io::Streamed { input, output };
+    let io = Io::Streamed { input, typed: None, output, credit: None, terminal: None };
     let (report, ()) = tokio::join!(broker.executor.run(&approved, io, hear, ()), log_lines(lines));
     let Report { outcome, .. } = report.map_err(|error| error.to_string())?;
     match outcome {
@@ -167,7 +167,8 @@ fn plan(broker: &Broker, tool: &Tool, timeout: Duration) -> Result<Plan, String>
         environment,
         directory,
         umask: 0o022,
-        timeout,
+        timeout: Some(timeout),
+        limits: tool.limits.clone(),
         call: broker.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
     })
 }

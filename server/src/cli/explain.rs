@@ -64,7 +64,15 @@ pub(super) fn run(config: &Config, words: &[OsString]) -> ExitCode {
     if let Some(missing) = tool.missing() {
         say(&format!("warning: {missing}"));
     }
-    say(&format!("timeout: {} s", tool.timeout.as_secs_f64()));
+    let seconds = tool.timeout.as_secs_f64();
+    let but = if tool.timeout_set { "" } else { ", none while a terminal is attached" };
+    say(&format!("timeout: {seconds} s{but}"));
+    if tool.stream {
+        say("stdio: stream");
+    }
+    for (name, value) in tool.limits.iter().filter_map(|limit| limit.describe()) {
+        say(&format!("limit: {name} = {value}"));
+    }
     if let Some(concurrent) = tool.concurrent {
         say(&format!("at once: {concurrent}"));
     }

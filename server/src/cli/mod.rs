@@ -14,9 +14,16 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::config::{self, Config};
+use crate::exec::{LEADER_VERB, lead};
 
 /// Parses the command line and does what it says.
 pub(crate) fn run() -> ExitCode {
+    // Started by the server itself, for a terminal: no settings, no time to lose.
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == LEADER_VERB) {
+        let first = words.next().and_then(|word| word.to_str()?.parse().ok());
+        return ExitCode::from(first.map_or(2, lead));
+    }
     let matches = match command().try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {

@@ -13,15 +13,26 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-use tool_protocol::frame::Kind;
 
+use super::hear::Event;
 use crate::os::descriptors::{read_now, readable_now};
+
+/// Where a piece of output comes from, as the caller counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Descriptor 1.
+    Stdout,
+    /// Descriptor 2.
+    Stderr,
+    /// A terminal that is neither of them.
+    Terminal,
+}
 
 /// A piece of output on its way to the caller; empty is the end of that stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunk {
     /// Which stream.
-    pub(crate) kind: Kind,
+    pub(crate) source: Source,
     /// At most [`PIECE`] bytes.
     pub(crate) bytes: Bytes,
 }
@@ -29,6 +40,10 @@ pub(crate) struct Chunk {
 /// How much one read takes: what a caller that does not read makes the server
 /// hold is a few of these.
 pub(crate) const PIECE: usize = 16 * 1024;
+
+/// The most that is still read of a terminal whose tool has ended: a daemon may
+/// go on writing to it.
+const LAST_OF_A_TERMINAL: usize = 1 << 20;
 
 /// Collects output up to a limit that all streams of a call share.
 #[derive(Debug)]
@@ -73,24 +88,38 @@ impl Capture {
     }
 }
 
-/// Sends one stream to the caller, piece by piece, and its end.
+/// Sends one stream to the caller, piece by piece, and its end; nothing where
+/// there is none.
 pub(crate) async fn stream(
-    pipe: OwnedFd,
-    kind: Kind,
-    to: mpsc::Sender<Chunk>,
+    pipe: Option<OwnedFd>,
+    source: Source,
+    to: &mpsc::Sender<Chunk>,
     finish: &CancellationToken,
     stall: Duration,
 ) {
+    let Some(pipe) = pipe else { return };
     if let Some(mut pieces) = Pieces::new(pipe, finish) {
         while let Some(bytes) = pieces.next().await {
             // A caller that is gone takes nothing any more: the pipe is read on,
             // so that the tool is not held before it is ended.
-            if !give(&to, Chunk { kind, bytes }, finish, stall).await {
+            if !give(to, Chunk { source, bytes }, finish, stall).await {
                 return;
             }
         }
     }
-    give(&to, Chunk { kind, bytes: Bytes::new() }, finish, stall).await;
+    end(source, to, finish, stall).await;
+}
+
+/// Says that a stream is over. A terminal's own never is.
+pub(crate) async fn end(
+    source: Source,
+    to: &mpsc::Sender<Chunk>,
+    finish: &CancellationToken,
+    stall: Duration,
+) {
+    if source != Source::Terminal {
+        give(to, Chunk { source, bytes: Bytes::new() }, finish, stall).await;
+    }
 }
 
 /// Hands a chunk on. While the tool runs a caller may take its time (it may be a
@@ -123,7 +152,8 @@ struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     fn new(pipe: OwnedFd, finish: &'a CancellationToken) -> Option<Pieces<'a>> {
-        let pipe = pipe::Receiver::from_owned_fd(pipe).ok()?;
+        // A pipe or a terminal's master: both are made so that they do not block.
+        let pipe = pipe::Receiver::from_owned_fd_unchecked(pipe).ok()?;
         Some(Pieces { pipe, buffer: BytesMut::new(), finish, left: None })
     }
 
@@ -150,7 +180,11 @@ impl<'a> Pieces<'a> {
     /// kernel itself, not the runtime, which may not have heard of it yet; and
     /// never waits: somebody else may have read it meanwhile.
     fn take_what_is_there(&mut self) -> Option<Bytes> {
-        let left = *self.left.get_or_insert_with(|| readable_now(self.pipe.as_fd()));
+        let left = *self.left.get_or_insert_with(|| {
+            // What a terminal holds is told by reading it alone.
+            let terminal = nix::unistd::isatty(&self.pipe).unwrap_or(false);
+            if terminal { LAST_OF_A_TERMINAL } else { readable_now(self.pipe.as_fd()) }
+        });
         let mut piece = vec![0; left.min(PIECE)];
         if piece.is_empty() {
             return None;
@@ -163,39 +197,43 @@ impl<'a> Pieces<'a> {
 }
 
 /// Writes the caller's input to the tool until an empty chunk, or until either
-/// end is gone. Then the rest of the input is thrown away.
+/// end is gone; then the rest of the input is thrown away. A terminal has no
+/// end. Tells how much was taken, the rest included.
 pub(crate) async fn feed(
-    pipe: OwnedFd,
+    into: Option<OwnedFd>,
     mut input: mpsc::Receiver<Bytes>,
+    credit: Option<&mpsc::Sender<Event>>,
     finish: &CancellationToken,
 ) {
-    let Ok(mut pipe) = pipe::Sender::from_owned_fd(pipe) else { return };
+    let terminal = into.as_ref().is_some_and(|into| nix::unistd::isatty(into).unwrap_or(false));
+    // As above.
+    let mut into = into.and_then(|into| pipe::Sender::from_owned_fd_unchecked(into).ok());
     loop {
         let chunk = tokio::select! {
             biased;
             () = finish.cancelled() => return,
             chunk = input.recv() => chunk,
         };
-        match chunk {
-            Some(bytes) if !bytes.is_empty() => {
-                let written = tokio::select! {
-                    biased;
-                    () = finish.cancelled() => return,
-                    written = pipe.write_all(&bytes) => written,
-                };
-                if written.is_err() {
-                    break;
-                }
+        let Some(bytes) = chunk else { return };
+        if let Some(pipe) = &mut into {
+            let written = tokio::select! {
+                biased;
+                () = finish.cancelled() => return,
+                written = pipe.write_all(&bytes) => written,
+            };
+            if written.is_err() || (bytes.is_empty() && !terminal) {
+                into = None;
             }
-            _ => break,
         }
-    }
-    drop(pipe);
-    loop {
-        tokio::select! {
-            biased;
-            () = finish.cancelled() => return,
-            chunk = input.recv() => if chunk.is_none() { return },
+        if let Some(credit) = credit
+            && !bytes.is_empty()
+        {
+            // A full queue is a caller that reads nothing: it gets no credit.
+            tokio::select! {
+                biased;
+                () = finish.cancelled() => return,
+                _ = credit.send(Event::Credit(bytes.len())) => {}
+            }
         }
     }
 }

@@ -4,6 +4,8 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use crate::os::limit::Limit;
+
 /// One process to be.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -17,8 +19,10 @@ pub(crate) struct Plan {
     pub(crate) directory: OwnedFd,
     /// The caller's.
     pub(crate) umask: u32,
-    /// How long it may run.
-    pub(crate) timeout: Duration,
+    /// How long it may run; none is for as long as it likes.
+    pub(crate) timeout: Option<Duration>,
+    /// Resource limits that its definition sets.
+    pub(crate) limits: Vec<Limit>,
     /// The call's number: its processes carry it.
     pub(crate) call: u32,
 }

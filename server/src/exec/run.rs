@@ -1,45 +1,31 @@
 //! One call from an approved plan to its report.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use nix::errno::Errno;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use tool_protocol::frame::Kind;
-use tool_protocol::limits;
+use tool_protocol::{Signal, limits};
 
-use super::output::{self, Capture, Chunk};
+use super::hear::{Event, Hear};
+use super::leader::VERB;
+use super::output::Capture;
 use super::plan::Plan;
+use super::plumbing::{Io, Plumbing};
 use super::reaper::{Reaper, Started};
-pub(crate) use super::supervise::Hear;
-use super::supervise::{Outcome, supervise};
+use super::supervise::{Outcome, Reins, supervise};
+use super::terminal::{Laid, Terminal, Told, own_program};
 use super::tree::{Target, Trees};
 use crate::os::cgroup::{Group, Tree};
-use crate::os::descriptors::{self, Here};
-use crate::os::foreign::Foreign;
+use crate::os::descriptors;
+use crate::os::limit::Limit;
+use crate::os::process::Exit;
 use crate::os::root::Root;
-use crate::os::spawn::{Image, Step};
+use crate::os::spawn::{Image, Leads, Program, Step};
 use crate::policy::Approved;
-
-/// How input and output of a call travel.
-#[derive(Debug)]
-pub(crate) enum Io {
-    /// The caller's descriptors; `/dev/null` where there is none.
-    Passed([Option<Foreign>; 3]),
-    /// Empty input, all output in the report.
-    Captured,
-    /// Chunks both ways.
-    Streamed {
-        /// From the caller; an empty one is the end.
-        input: mpsc::Receiver<Bytes>,
-        /// To the caller.
-        output: mpsc::Sender<Chunk>,
-    },
-}
 
 /// How a call ended, and its captured output.
 #[derive(Debug)]
@@ -54,6 +40,14 @@ pub(crate) struct Report {
     pub(crate) unkillable: usize,
 }
 
+impl Report {
+    /// Of a tool that was to be ended by a signal before it was started.
+    pub(crate) fn ended_by(signal: Signal) -> Report {
+        let outcome = Outcome::Exited(Exit::Signal(signal.number()));
+        Report { outcome, stdout: Vec::new(), stderr: Vec::new(), unkillable: 0 }
+    }
+}
+
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
@@ -66,6 +60,9 @@ pub(crate) enum RunError {
     /// The directory was there and could not be entered.
     #[error("cannot enter the directory: {0}")]
     Directory(#[source] Errno),
+    /// There is no terminal to be had.
+    #[error("cannot make a terminal: {0}")]
+    Terminal(#[source] Errno),
     /// The program could not be executed.
     #[error("cannot execute: {0}")]
     Exec(#[source] Errno),
@@ -78,6 +75,8 @@ pub(crate) struct Executor {
     trees: Trees,
     cgroups: Option<Mutex<Tree>>,
     null: OwnedFd,
+    /// This program, to lead the sessions of terminals.
+    own_program: Option<OwnedFd>,
     files: Option<(u64, u64)>,
     grace: Duration,
     /// How long a caller may take nothing of the output of a call that is over.
@@ -98,6 +97,7 @@ impl Executor {
             trees,
             cgroups: cgroups.map(Mutex::new),
             null: descriptors::null()?,
+            own_program: own_program(),
             files,
             grace,
             stall,
@@ -118,14 +118,14 @@ impl Executor {
         let root = Root::open(Path::new("/"))?;
         let image = Image {
             // Nothing to run: that it gets as far as to find that out is the proof.
-            program: c"/nonexistent/probe",
+            program: Program::Named(c"/nonexistent/probe"),
             arguments: &[],
             environment: &[],
-            directory: root.as_fd(),
-            stdio: [self.null.as_fd(); 3],
+            directory: Some(root.as_fd()),
+            descriptors: &[],
             umask: 0o077,
-            files: None,
-            mark: None,
+            limits: &[],
+            leads: Leads::Session,
             cgroup: group.map(Group::as_fd),
         };
         match self.reaper.start(&image) {
@@ -163,17 +163,9 @@ impl Executor {
         place: impl Send,
     ) -> Result<Report, RunError> {
         let group = self.take_group();
-        let plumbing = match Plumbing::lay(io, &self.null) {
-            Ok(plumbing) => plumbing,
-            Err(errno) => {
-                self.give_back(group);
-                return Err(RunError::Resources(errno));
-            }
-        };
-        let started = self.start(plan.get(), &plumbing, group.as_ref());
-        let ours = plumbing.keep_ours();
-        let Started { pid, mut end } = match started {
-            Ok(started) => started,
+        let started = self.start(plan.get(), io, group.as_ref());
+        let Running { pid, mut end, ours, terminal } = match started {
+            Ok(running) => running,
             Err(error) => {
                 self.give_back(group);
                 return Err(error);
@@ -181,11 +173,21 @@ impl Executor {
         };
         tracing::debug!(%pid, "started");
         self.trees.leads(pid, plan.get().call);
+        let mut reins = Reins { pid, terminal };
+        let master = match self.introduce(&mut reins, &ours, &mut hear).await {
+            Ok(master) => master,
+            Err(error) => {
+                self.trees.ended(pid);
+                self.await_end(&mut end).await;
+                self.give_back(group);
+                return Err(error);
+            }
+        };
         let finish = CancellationToken::new();
         let (capture, overflow) = Capture::new(limits::MAX_FRAME);
         let watch = async {
             let timeout = plan.get().timeout;
-            let outcome = supervise(pid, &mut end, &mut hear, timeout, overflow).await;
+            let outcome = supervise(&mut reins, &mut end, &mut hear, timeout, overflow).await;
             let mut unkillable = 0;
             if !matches!(outcome, Outcome::Exited(_)) {
                 let target = Target { call: plan.get().call, leader: pid, group: group.as_ref() };
@@ -198,40 +200,97 @@ impl Executor {
             (outcome, unkillable)
         };
         let ((outcome, unkillable), (stdout, stderr)) =
-            tokio::join!(watch, ours.carry(&capture, &finish, self.stall));
+            tokio::join!(watch, ours.carry(master, &capture, &finish, self.stall));
         self.give_back(group);
         Ok(Report { outcome, stdout, stderr, unkillable })
     }
 
-    fn start(
+    fn start(&self, plan: &Plan, io: Io, group: Option<&Group>) -> Result<Running, RunError> {
+        let wanted = io.terminal().cloned();
+        let plumbing = Plumbing::lay(io, &self.null).map_err(RunError::Resources)?;
+        let mut descriptors = plumbing.theirs();
+        let mark = self.trees.marks().map(|marks| marks.mark(plan.call).as_limits());
+        let mut limits: Vec<Limit> = self.files.map(Limit::files).into_iter().collect();
+        limits.extend_from_slice(&plan.limits);
+        let Some(wanted) = wanted else {
+            limits.extend(mark.into_iter().flatten());
+            let program = Program::Named(&plan.program);
+            let what = What { program, arguments: &plan.arguments, environment: &plan.environment };
+            let Started { pid, end } = self.launch(plan, what, &descriptors, &limits, group)?;
+            drop(descriptors);
+            return Ok(Running { pid, end, ours: plumbing.keep_ours(), terminal: None });
+        };
+        let own = self.own_program.as_ref().ok_or(RunError::Forbidden(Errno::ENOENT))?;
+        let others = descriptors.iter().map(|(_, number)| *number);
+        // The leader itself has the mark, and hands it on; the limits are the
+        // tool's.
+        let laid = Laid::new(&wanted, plan, limits, others).map_err(terminal_error)?;
+        descriptors.extend(laid.descriptors(&wanted));
+        let arguments = [c"tool-server".to_owned(), verb(), number(laid.first)];
+        let what =
+            What { program: Program::Open(own.as_fd()), arguments: &arguments, environment: &[] };
+        let limits: Vec<Limit> = mark.into_iter().flatten().collect();
+        let Started { pid, end } = self.launch(plan, what, &descriptors, &limits, group)?;
+        drop(descriptors);
+        let terminal = Some(laid.keep_ours());
+        Ok(Running { pid, end, ours: plumbing.keep_ours(), terminal })
+    }
+
+    fn launch(
         &self,
         plan: &Plan,
-        plumbing: &Plumbing<'_>,
+        what: What<'_>,
+        descriptors: &[(BorrowedFd<'_>, RawFd)],
+        limits: &[Limit],
         group: Option<&Group>,
     ) -> Result<Started, RunError> {
         let image = Image {
-            program: &plan.program,
-            arguments: &plan.arguments,
-            environment: &plan.environment,
-            directory: plan.directory.as_fd(),
-            stdio: plumbing.theirs(),
+            program: what.program,
+            arguments: what.arguments,
+            environment: what.environment,
+            directory: Some(plan.directory.as_fd()),
+            descriptors,
             umask: plan.umask,
-            files: self.files,
-            mark: self.trees.marks().map(|marks| marks.mark(plan.call)),
+            limits,
+            leads: Leads::Session,
             cgroup: group.map(Group::as_fd),
         };
-        self.reaper.start(&image).map_err(|error| match error.step {
-            _ if passes(error.errno) => RunError::Resources(error.errno),
-            Step::Clone | Step::Prepare => RunError::Forbidden(error.errno),
-            Step::Directory => RunError::Directory(error.errno),
-            Step::Exec => RunError::Exec(error.errno),
-        })
+        self.reaper.start(&image).map_err(|error| failed(error.step, error.errno))
+    }
+
+    /// Where there is a terminal: waits until its leader has started the tool, and
+    /// gives the end that relays to whoever does.
+    async fn introduce(
+        &self,
+        reins: &mut Reins,
+        ours: &super::plumbing::Ours,
+        hear: &mut Hear,
+    ) -> Result<Option<OwnedFd>, RunError> {
+        let Some(terminal) = &mut reins.terminal else { return Ok(None) };
+        let told = tokio::select! {
+            biased;
+            told = terminal.told() => told,
+            // The program may lie where nothing answers. Whoever supervises ends it.
+            () = hear.gone.cancelled() => return Ok(None),
+            () = hear.stop.cancelled() => return Ok(None),
+        };
+        match told {
+            Some(Told::Failed(step, errno)) => return Err(failed(step, errno)),
+            // That it is gone already comes by the reaper.
+            Some(Told::Runs | Told::Stopped(_)) | None => {}
+        }
+        let master = terminal.master().map_err(RunError::Resources)?;
+        if ours.relays() {
+            return Ok(Some(master));
+        }
+        hear.tell(Event::Pty(master));
+        Ok(None)
     }
 
     /// After its tree was killed the process ends at once, unless the kernel
     /// cannot kill it (a dead NFS server): then the reaper keeps waiting for it,
     /// and the call does not.
-    async fn await_end(&self, end: &mut oneshot::Receiver<crate::os::process::Exit>) {
+    async fn await_end(&self, end: &mut oneshot::Receiver<Exit>) {
         drop(tokio::time::timeout(Duration::from_secs(1), end).await);
     }
 
@@ -246,105 +305,46 @@ impl Executor {
     }
 }
 
+/// A process of a call, and what stays here of it.
+struct Running {
+    pid: nix::unistd::Pid,
+    end: oneshot::Receiver<Exit>,
+    ours: super::plumbing::Ours,
+    terminal: Option<Terminal>,
+}
+
+/// A program, and what it is given.
+struct What<'a> {
+    program: Program<'a>,
+    arguments: &'a [std::ffi::CString],
+    environment: &'a [std::ffi::CString],
+}
+
+fn verb() -> std::ffi::CString {
+    std::ffi::CString::new(VERB).unwrap_or_default()
+}
+
+fn number(number: RawFd) -> std::ffi::CString {
+    std::ffi::CString::new(number.to_string()).unwrap_or_default()
+}
+
+fn failed(step: Step, errno: Errno) -> RunError {
+    match step {
+        _ if passes(errno) => RunError::Resources(errno),
+        Step::Clone | Step::Prepare => RunError::Forbidden(errno),
+        Step::Directory => RunError::Directory(errno),
+        Step::Exec => RunError::Exec(errno),
+    }
+}
+
+/// A terminal that cannot be made: all are in use, or there is no /dev/ptmx.
+fn terminal_error(errno: Errno) -> RunError {
+    if passes(errno) { RunError::Resources(errno) } else { RunError::Terminal(errno) }
+}
+
 /// Whether an error is a shortage, which passes.
 fn passes(errno: Errno) -> bool {
     use Errno::{EAGAIN, EMFILE, ENFILE, ENOMEM, ENOSPC, ETXTBSY};
     // A program that is being replaced is busy for a moment.
     matches!(errno, EAGAIN | ENOMEM | EMFILE | ENFILE | ENOSPC | ETXTBSY)
-}
-
-/// The descriptors of a call: the child's ends, and ours.
-struct Plumbing<'a> {
-    null: &'a OwnedFd,
-    theirs: [Option<Theirs>; 3],
-    ours: Ours,
-}
-
-/// What becomes one of the child's descriptors.
-enum Theirs {
-    Passed(Foreign),
-    Pipe(OwnedFd),
-}
-
-impl Theirs {
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            Theirs::Passed(foreign) => foreign.as_fd(),
-            Theirs::Pipe(pipe) => Some(pipe.as_fd()),
-        }
-    }
-}
-
-/// What stays here once the child runs.
-#[derive(Default)]
-struct Ours {
-    captured: Option<(OwnedFd, OwnedFd)>,
-    streamed: Option<Streamed>,
-}
-
-struct Streamed {
-    stdin: OwnedFd,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
-    input: mpsc::Receiver<Bytes>,
-    output: mpsc::Sender<Chunk>,
-}
-
-impl<'a> Plumbing<'a> {
-    fn lay(io: Io, null: &'a OwnedFd) -> Result<Plumbing<'a>, Errno> {
-        let pipe = |pipe| Some(Theirs::Pipe(pipe));
-        let (theirs, ours) = match io {
-            Io::Passed(descriptors) => {
-                (descriptors.map(|one| one.map(Theirs::Passed)), Ours::default())
-            }
-            Io::Captured => {
-                let (out, out_child) = descriptors::pipe(&Here::Read)?;
-                let (err, err_child) = descriptors::pipe(&Here::Read)?;
-                let ours = Ours { captured: Some((out, err)), streamed: None };
-                ([None, pipe(out_child), pipe(err_child)], ours)
-            }
-            Io::Streamed { input, output } => {
-                let (in_child, stdin) = descriptors::pipe(&Here::Write)?;
-                let (stdout, out_child) = descriptors::pipe(&Here::Read)?;
-                let (stderr, err_child) = descriptors::pipe(&Here::Read)?;
-                let streamed = Streamed { stdin, stdout, stderr, input, output };
-                let ours = Ours { captured: None, streamed: Some(streamed) };
-                ([pipe(in_child), pipe(out_child), pipe(err_child)], ours)
-            }
-        };
-        Ok(Plumbing { null, theirs, ours })
-    }
-
-    fn theirs(&self) -> [BorrowedFd<'_>; 3] {
-        self.theirs
-            .each_ref()
-            .map(|one| one.as_ref().and_then(Theirs::as_fd).unwrap_or(self.null.as_fd()))
-    }
-
-    /// Closes the child's ends here: the child has its own copies, and a pipe
-    /// whose writing end is open here would never end.
-    fn keep_ours(self) -> Ours {
-        self.ours
-    }
-}
-
-impl Ours {
-    async fn carry(
-        self,
-        capture: &Capture,
-        finish: &CancellationToken,
-        stall: Duration,
-    ) -> (Vec<u8>, Vec<u8>) {
-        if let Some((stdout, stderr)) = self.captured {
-            return tokio::join!(capture.collect(stdout, finish), capture.collect(stderr, finish));
-        }
-        if let Some(Streamed { stdin, stdout, stderr, input, output }) = self.streamed {
-            tokio::join!(
-                output::feed(stdin, input, finish),
-                output::stream(stdout, Kind::Stdout, output.clone(), finish, stall),
-                output::stream(stderr, Kind::Stderr, output, finish, stall),
-            );
-        }
-        (Vec::new(), Vec::new())
-    }
 }

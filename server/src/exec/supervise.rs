@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use nix::unistd::Pid;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
-use tool_protocol::Signal;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
 
-use crate::os::process::{Exit, signal_group};
+use super::hear::{Event, Hear, Order};
+use super::terminal::{Terminal, Told};
+use crate::os::process::{Exit, signal_group, takes_by_default};
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,29 +25,37 @@ pub(crate) enum Outcome {
     OutputTooLarge(usize),
 }
 
-/// What supervision listens to beside the process itself.
+/// What a call's signals and sizes go to.
 #[derive(Debug)]
-pub(crate) struct Hear {
-    /// Signals that the caller sends.
-    pub(crate) signals: mpsc::Receiver<Signal>,
-    /// Cancelled when the caller is gone.
-    pub(crate) gone: CancellationToken,
-    /// Cancelled when the server's patience with running calls is over.
-    pub(crate) stop: CancellationToken,
+pub(crate) struct Reins {
+    /// The tool's own process, or the leader of its session.
+    pub(crate) pid: Pid,
+    /// What it runs beneath.
+    pub(crate) terminal: Option<Terminal>,
 }
 
 /// Waits for the first thing that ends the call. The tree is still to be ended
 /// where that was not the process itself.
 pub(crate) async fn supervise(
-    pid: Pid,
+    reins: &mut Reins,
     end: &mut oneshot::Receiver<Exit>,
     hear: &mut Hear,
-    timeout: Duration,
+    timeout: Option<Duration>,
     overflow: oneshot::Receiver<usize>,
 ) -> Outcome {
-    let deadline = sleep_until(Instant::now() + timeout);
+    // No clock is started where there is nothing to wait for.
+    let deadline = async {
+        match timeout {
+            Some(timeout) => sleep(timeout).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::pin!(deadline, overflow);
     let mut capturing = true;
+    let mut leader = reins.terminal.is_some();
+    for order in hear.early() {
+        follow(reins, hear, order);
+    }
     loop {
         tokio::select! {
             biased;
@@ -57,16 +65,48 @@ pub(crate) async fn supervise(
             }
             () = hear.gone.cancelled() => return Outcome::CallerGone,
             () = hear.stop.cancelled() => return Outcome::Interrupted,
-            Some(signal) = hear.signals.recv() => {
-                if let Err(errno) = signal_group(pid, signal.number()) {
-                    tracing::debug!(%pid, ?signal, %errno, "the signal did not reach the tool");
-                }
-            }
+            Some(order) = hear.orders.recv() => follow(reins, hear, order),
+            told = told(&mut reins.terminal), if leader => match told {
+                Some(Told::Stopped(number)) => hear.tell(Event::Stopped(number)),
+                Some(_) => {}
+                // Its own end comes by the reaper.
+                None => leader = false,
+            },
             seen = &mut overflow, if capturing => match seen {
                 Ok(bytes) => return Outcome::OutputTooLarge(bytes),
                 Err(_) => capturing = false,
             },
             () = &mut deadline => return Outcome::TimedOut,
         }
+    }
+}
+
+async fn told(terminal: &mut Option<Terminal>) -> Option<Told> {
+    match terminal {
+        Some(terminal) => terminal.told().await,
+        None => None,
+    }
+}
+
+fn follow(reins: &Reins, hear: &Hear, order: Order) {
+    match (order, &reins.terminal) {
+        (Order::QueryStarted, _) => hear.tell(Event::Started),
+        (Order::Signal(signal), Some(terminal)) => terminal.signal(signal.number()),
+        (Order::Resize(size), Some(terminal)) => terminal.resize(size),
+        (Order::Foreground(front), Some(terminal)) => terminal.set_foreground(front),
+        (Order::Signal(signal), None) => signal_tool(reins.pid, signal.number(), hear),
+        (Order::Resize(_) | Order::Foreground(_), None) => {}
+    }
+}
+
+/// Signals the group of a tool that leads a session. The kernel does not stop
+/// such a group at SIGTSTP where that has its default action: SIGSTOP does.
+fn signal_tool(pid: Pid, number: i32, hear: &Hear) {
+    let stops = number == libc::SIGTSTP && takes_by_default(pid, number);
+    let number = if stops { libc::SIGSTOP } else { number };
+    match signal_group(pid, number) {
+        Ok(()) if stops => hear.tell(Event::Stopped(libc::SIGTSTP)),
+        Ok(()) => {}
+        Err(errno) => tracing::debug!(%pid, number, %errno, "the signal did not reach the tool"),
     }
 }

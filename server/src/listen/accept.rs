@@ -23,6 +23,7 @@ use super::operation::Reload;
 use super::session;
 use crate::broker::{Broker, Peer};
 use crate::os::descriptors::peer;
+use crate::os::foreign::Spare;
 use crate::registry::ToolName;
 
 /// Bounds of a connection.
@@ -45,8 +46,13 @@ pub(crate) struct Limits {
 /// Descriptors that one connection and its call may need at once: itself, a
 /// watch for its end, three that were passed or three pipes (both ends while a
 /// process is made), three that come unasked before that is noticed, the
-/// directory, a cgroup.
-const DESCRIPTORS_EACH: u64 = 13;
+/// directory, a cgroup; or, with a terminal, both its ends, a line to its leader,
+/// the leader's task, copies for who relays.
+const DESCRIPTORS_EACH: u64 = 16;
+/// One in so many is kept for what calls pass beyond three.
+const SPARE_SHARE: u64 = 4;
+/// More of them are never needed.
+const MOST_SPARE: u64 = 8_192;
 /// Descriptors that the server itself needs.
 const DESCRIPTORS_OWN: u64 = 24;
 
@@ -56,8 +62,14 @@ pub(crate) const LEAST_DESCRIPTORS: u64 = DESCRIPTORS_OWN + DESCRIPTORS_EACH;
 /// How many calls, each on a connection of its own, a limit of descriptors pays
 /// for.
 pub(crate) fn paid_for(descriptors: u64) -> usize {
-    let paid = descriptors.saturating_sub(DESCRIPTORS_OWN) / DESCRIPTORS_EACH;
+    let left = descriptors.saturating_sub(DESCRIPTORS_OWN + spare_of(descriptors));
+    let paid = left / DESCRIPTORS_EACH;
     usize::try_from(paid).unwrap_or(usize::MAX).max(1)
+}
+
+/// Of a limit of descriptors, how many calls may pass beyond three each.
+fn spare_of(descriptors: u64) -> u64 {
+    (descriptors.saturating_sub(LEAST_DESCRIPTORS) / SPARE_SHARE).min(MOST_SPARE)
 }
 
 impl Limits {
@@ -151,13 +163,21 @@ pub(crate) struct Shared {
     pub(crate) crowded: Arc<Notify>,
     /// Bytes that requests may hold which are not whole yet.
     partial: Arc<Semaphore>,
+    /// Descriptors that calls pass beyond three each.
+    pub(crate) spare: Spare,
 }
 
 impl Shared {
-    /// With room for so many bytes of requests that are not whole.
-    pub(crate) fn new(partial_bytes: usize) -> Shared {
+    /// With room for so many bytes of requests that are not whole, within a limit
+    /// of descriptors.
+    pub(crate) fn new(partial_bytes: usize, descriptors: u64) -> Shared {
         let bytes = partial_bytes.min(Semaphore::MAX_PERMITS);
-        Shared { crowded: Arc::default(), partial: Arc::new(Semaphore::new(bytes)) }
+        let spare = usize::try_from(spare_of(descriptors)).unwrap_or(0);
+        Shared {
+            crowded: Arc::default(),
+            partial: Arc::new(Semaphore::new(bytes)),
+            spare: Spare::new(spare),
+        }
     }
 
     /// Room for a request that grew to `bytes`, given back when it is dropped.

@@ -18,7 +18,7 @@ use tokio_util::codec::{Decoder, Encoder, LengthDelimitedCodec, LengthDelimitedC
 use tool_protocol::{Code, Refusal, frame, limits};
 
 use crate::os::descriptors::{self, Received};
-use crate::os::foreign::{Foreign, close_connection};
+use crate::os::foreign::{Foreign, Spare, close_connection};
 use crate::os::readiness;
 
 /// What reading brought.
@@ -43,7 +43,9 @@ pub(crate) struct Reader {
     parked: Vec<(u64, Foreign)>,
     /// What came with the last message.
     descriptors: Vec<Foreign>,
-    truncated: bool,
+    /// Why descriptors that came are gone.
+    lost: Option<Code>,
+    spare: Spare,
     /// Bytes of the stream that were received, and that were whole messages.
     received: u64,
     parsed: u64,
@@ -67,6 +69,8 @@ pub(crate) struct Writer {
     socket: Arc<UnixStream>,
     codec: LengthDelimitedCodec,
     buffer: BytesMut,
+    /// What goes with a byte of the buffer, and how many come before that.
+    passing: Option<(usize, OwnedFd)>,
 }
 
 /// How much is read at once.
@@ -75,12 +79,12 @@ const READ: usize = 16 * 1024;
 /// Room in the buffer that is worth a read.
 const SPARE: usize = 256;
 
-/// More descriptors than this with one request, and the peer is up to nothing
-/// good.
-const MAX_PENDING: usize = 3;
+/// Descriptors that each connection may have on their way; those beyond share
+/// what is spare.
+const PENDING_EACH: usize = 3;
 
 /// Splits a connection in its halves.
-pub(crate) fn split(socket: UnixStream, patience: Patience) -> (Reader, Writer) {
+pub(crate) fn split(socket: UnixStream, patience: Patience, spare: Spare) -> (Reader, Writer) {
     let socket = Arc::new(socket);
     let codec = || {
         LengthDelimitedCodec::builder()
@@ -94,13 +98,14 @@ pub(crate) fn split(socket: UnixStream, patience: Patience) -> (Reader, Writer) 
         buffer: BytesMut::new(),
         parked: Vec::new(),
         descriptors: Vec::new(),
-        truncated: false,
+        lost: None,
+        spare,
         received: 0,
         parsed: 0,
         patience,
         deadline: Some(Instant::now() + patience.first),
     };
-    (reader, Writer { socket, codec: codec(), buffer: BytesMut::new() })
+    (reader, Writer { socket, codec: codec(), buffer: BytesMut::new(), passing: None })
 }
 
 impl Reader {
@@ -159,18 +164,19 @@ impl Reader {
 
     /// The descriptors that came with the last message.
     pub(crate) fn take_descriptors(&mut self) -> Result<Vec<Foreign>, Refusal> {
-        if std::mem::take(&mut self.truncated) {
-            self.descriptors.clear();
-            let message =
-                "more descriptors came than the server can take (it may be short of them)";
-            return Err(bad(Code::BadFds, message));
-        }
-        Ok(std::mem::take(&mut self.descriptors))
+        let Some(code) = self.lost.take() else {
+            return Ok(std::mem::take(&mut self.descriptors));
+        };
+        self.descriptors.clear();
+        Err(match code {
+            Code::Busy => bad(code, "the server is short of descriptors: try again later"),
+            _ => bad(code, format!("more than {} descriptors came", limits::MAX_FDS)),
+        })
     }
 
     /// Whether descriptors came with the last message and nobody has taken them.
     pub(crate) fn has_descriptors(&self) -> bool {
-        self.truncated || !self.descriptors.is_empty()
+        self.lost.is_some() || !self.descriptors.is_empty()
     }
 
     /// Whether the peer has closed both directions.
@@ -197,18 +203,29 @@ impl Reader {
             self.buffer.resize(start + room, 0);
             let room = self.buffer.get_mut(start..).unwrap_or_default();
             let socket = &self.socket;
-            let result =
-                socket.try_io(Interest::READABLE, || descriptors::receive(socket.as_fd(), room));
+            let own = PENDING_EACH.saturating_sub(self.parked.len());
+            let most = own + self.spare.room();
+            let result = socket
+                .try_io(Interest::READABLE, || descriptors::receive(socket.as_fd(), room, most));
             match result {
                 Ok(Received { bytes, descriptors, truncated }) => {
                     self.buffer.truncate(start + bytes);
-                    self.truncated |= truncated;
+                    let mut short = truncated;
                     self.received += bytes as u64;
                     let at = self.received;
-                    self.parked.extend(descriptors.into_iter().map(|one| (at, one)));
-                    if self.parked.len() > MAX_PENDING {
+                    for (index, mut one) in descriptors.into_iter().enumerate() {
+                        if index >= own {
+                            match self.spare.take() {
+                                Some(place) => one.set_place(place),
+                                None => short = true,
+                            }
+                        }
+                        self.parked.push((at, one));
+                    }
+                    let flood = self.parked.len() > limits::MAX_FDS;
+                    if short || flood {
                         self.parked.clear();
-                        self.truncated = true;
+                        self.lost = Some(if flood { Code::BadFds } else { Code::Busy });
                     }
                     return Ok(bytes);
                 }
@@ -258,6 +275,12 @@ impl Writer {
         self.codec.encode(Bytes::from(payload), &mut self.buffer)
     }
 
+    /// Adds a JSON payload whose first byte takes a descriptor along.
+    pub(crate) fn queue_with(&mut self, payload: Vec<u8>, descriptor: OwnedFd) -> io::Result<()> {
+        self.passing = Some((self.buffer.len(), descriptor));
+        self.queue(payload)
+    }
+
     /// Adds a chunk of output.
     pub(crate) fn queue_chunk(&mut self, kind: frame::Kind, bytes: &[u8]) {
         // One byte more than the chunk; a chunk is less than a frame.
@@ -278,9 +301,14 @@ impl Writer {
     pub(crate) async fn write_some(&mut self) -> io::Result<()> {
         loop {
             // Most of the time the socket takes it at once: ask first, wait then.
-            match self.socket.try_write(&self.buffer) {
+            match self.try_write() {
                 Ok(written) => {
                     drop(self.buffer.split_to(written));
+                    match &mut self.passing {
+                        Some((0, _)) => self.passing = None,
+                        Some((before, _)) => *before = before.saturating_sub(written),
+                        None => {}
+                    }
                     if self.buffer.is_empty() && self.buffer.capacity() > READ {
                         self.buffer = BytesMut::new();
                     }
@@ -290,6 +318,21 @@ impl Writer {
                     self.socket.writable().await?;
                 }
                 Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Writer {
+    fn try_write(&self) -> io::Result<usize> {
+        match &self.passing {
+            None => self.socket.try_write(&self.buffer),
+            Some((0, descriptor)) => self.socket.try_io(Interest::WRITABLE, || {
+                descriptors::send_with(self.socket.as_fd(), &self.buffer, descriptor.as_fd())
+            }),
+            // What comes before goes without it.
+            Some((before, _)) => {
+                self.socket.try_write(self.buffer.get(..*before).unwrap_or_default())
             }
         }
     }

@@ -8,10 +8,12 @@
 //! - `accept`      connections, as many as there are descriptors for
 //! - `connection`  frames and descriptors on one connection
 //! - `session`     what a connection says: calls, their control, operations
+//! - `events`      what a call tells meanwhile, as messages
 //! - `operation`   health, tools, status, reload
 
 mod accept;
 mod connection;
+mod events;
 mod operation;
 mod session;
 mod socket;

@@ -2,12 +2,17 @@
 //!
 //! Several buffered calls may be under way at once; a `stream` or `fds` call
 //! has the connection to itself. When the peer has hung up, all its calls end.
+//!
+//! - `begin`  from a request and its descriptors to what the broker takes
+//! - `input`  bytes for the tool that it has not taken yet
+
+mod begin;
+mod input;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinSet;
@@ -16,22 +21,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tool_protocol::frame::{self, Kind};
 use tool_protocol::request::More;
-use tool_protocol::{Code, Control, Id, Incoming, Refusal, Reply, Request, Signal, Stdio};
+use tool_protocol::{Code, Control, Id, Incoming, Refusal, Reply, Request};
 use tracing::debug;
 
+use self::input::Input;
 use super::accept::Context;
 use super::connection::{HangUp, Read, Reader, Writer, close, split};
-use super::operation;
-use crate::broker::{Call, Peer};
-use crate::exec::{Chunk, Hear, Io};
+use super::{events, operation};
+use crate::broker::Peer;
+use crate::exec::{Chunk, Event as CallEvent, Order};
 use crate::os::foreign::Foreign;
 
-/// Chunks of stdin that wait for the tool before the connection is not read.
-const INPUT_QUEUE: usize = 1;
-/// Chunks of output that wait for the connection.
-const OUTPUT_QUEUE: usize = 1;
-/// Signals that wait for the call.
-const SIGNAL_QUEUE: usize = 16;
 /// How long a connection is idle before it makes room for another.
 const IDLE: Duration = Duration::from_secs(1);
 /// Bytes that wait to be written before no more are made.
@@ -45,12 +45,12 @@ struct Session {
     writer: Writer,
     /// The calls under way, and what reaches them.
     calls: JoinSet<Reply>,
-    signals: Vec<(Option<Id>, mpsc::Sender<Signal>)>,
+    orders: Vec<(Option<Id>, mpsc::Sender<Order>)>,
     /// A call that has the connection to itself.
     exclusive: bool,
-    input: Option<mpsc::Sender<Bytes>>,
+    input: Option<Input>,
     output: Option<mpsc::Receiver<Chunk>>,
-    held: Option<Bytes>,
+    events: Option<mpsc::Receiver<CallEvent>>,
     /// A request that goes on in the next message.
     partial: Option<Partial>,
     streamed: bool,
@@ -77,18 +77,18 @@ struct Partial {
 
 /// Serves a connection until it is over and its calls are.
 pub(crate) async fn serve(socket: UnixStream, context: Arc<Context>, peer: Peer) {
-    let (reader, writer) = split(socket, context.limits.patience);
+    let (reader, writer) = split(socket, context.limits.patience, context.shared.spare.clone());
     let mut session = Session {
         context,
         peer,
         reader,
         writer,
         calls: JoinSet::new(),
-        signals: Vec::new(),
+        orders: Vec::new(),
         exclusive: false,
         input: None,
         output: None,
-        held: None,
+        events: None,
         partial: None,
         streamed: false,
         spoken: false,
@@ -104,7 +104,7 @@ pub(crate) async fn serve(socket: UnixStream, context: Arc<Context>, peer: Peer)
     }
     session.gone.cancel();
     // Their trees end before this does; their output and replies reach nobody.
-    (session.input, session.output, session.held) = (None, None, None);
+    (session.input, session.output, session.events) = (None, None, None);
     while session.calls.join_next().await.is_some() {}
     let Session { reader, writer, hang_up, .. } = session;
     drop(hang_up);
@@ -115,6 +115,7 @@ pub(crate) async fn serve(socket: UnixStream, context: Arc<Context>, peer: Peer)
 enum Event {
     Done(Option<Reply>),
     Chunk(Option<Chunk>),
+    Told(Option<CallEvent>),
     Written,
     Read(Read),
     InputTaken,
@@ -128,8 +129,10 @@ impl Session {
         loop {
             match self.next().await? {
                 Event::Done(reply) => self.finish(reply)?,
-                Event::Chunk(Some(chunk)) => self.writer.queue_chunk(chunk.kind, &chunk.bytes),
+                Event::Chunk(Some(chunk)) => events::queue_chunk(&mut self.writer, &chunk)?,
                 Event::Chunk(None) => self.output = None,
+                Event::Told(Some(event)) => events::queue(&mut self.writer, event)?,
+                Event::Told(None) => self.events = None,
                 Event::Written | Event::InputTaken => {}
                 Event::Read(read) => self.hear(read).await?,
                 Event::HungUp => return Ok(()),
@@ -151,7 +154,7 @@ impl Session {
     fn reading(&self) -> bool {
         !self.ended
             && !self.closing
-            && self.held.is_none()
+            && self.input.as_ref().is_none_or(Input::has_room)
             && self.writer.pending() < WRITE_AHEAD
             && self.calls.len() < self.context.limits.calls_per_connection
     }
@@ -167,8 +170,9 @@ impl Session {
                 Ok(Event::Done(reply.and_then(Result::ok)))
             }
             written = self.writer.write_some(), if pending > 0 => written.map(|()| Event::Written),
+            event = receive(&mut self.events) => Ok(Event::Told(event)),
             chunk = receive(&mut self.output), if pending < WRITE_AHEAD => Ok(Event::Chunk(chunk)),
-            () = hand_on(&mut self.input, &mut self.held) => Ok(Event::InputTaken),
+            () = hand_on(&mut self.input) => Ok(Event::InputTaken),
             read = self.reader.next(), if reading => read.map(Event::Read),
             () = hung_up(self.hang_up.as_ref()) => Ok(Event::HungUp),
             // A tool may wait for the reader of its output as long as it runs; a
@@ -191,14 +195,18 @@ impl Session {
     }
 
     fn finish(&mut self, reply: Option<Reply>) -> io::Result<()> {
-        // Everything that the tool wrote comes before the last message.
-        while let Some(Ok(chunk)) = self.output.as_mut().map(mpsc::Receiver::try_recv) {
-            self.writer.queue_chunk(chunk.kind, &chunk.bytes);
+        // Everything that the tool wrote comes before the last message, and what
+        // it was written to.
+        while let Some(Ok(event)) = self.events.as_mut().map(mpsc::Receiver::try_recv) {
+            events::queue(&mut self.writer, event)?;
         }
-        self.signals.retain(|(_, signals)| !signals.is_closed());
+        while let Some(Ok(chunk)) = self.output.as_mut().map(mpsc::Receiver::try_recv) {
+            events::queue_chunk(&mut self.writer, &chunk)?;
+        }
+        self.orders.retain(|(_, orders)| !orders.is_closed());
         if self.exclusive {
             self.exclusive = false;
-            (self.input, self.output, self.held) = (None, None, None);
+            (self.input, self.output, self.events) = (None, None, None);
         }
         if let Some(last_word) = self.last_word.take() {
             return self.writer.queue(last_word);
@@ -218,7 +226,9 @@ impl Session {
             Read::End => {
                 self.ended = true;
                 // No more input can come: the tool is told when it has the rest.
-                self.input = None;
+                if let Some(input) = &mut self.input {
+                    input.take(&[]);
+                }
                 if self.reader.is_hung_up() {
                     self.gone.cancel();
                     self.closing = true;
@@ -231,9 +241,10 @@ impl Session {
             Ok((Kind::Json, object)) => self.hear_object(object).await,
             Ok((Kind::Stdin, _)) if self.reader.has_descriptors() => self.give_up(unasked()),
             Ok((Kind::Stdin, bytes)) => {
-                // A copy of its own size: the payload keeps the whole buffer that
-                // it was read into.
-                self.hear_input(Bytes::copy_from_slice(bytes));
+                // What comes when nobody wants it is thrown away.
+                if let Some(input) = &mut self.input {
+                    input.take(bytes);
+                }
                 if self.streamed {
                     return Ok(());
                 }
@@ -272,15 +283,10 @@ impl Session {
             return self.give_up(Refusal::new(Code::BadRequest, message));
         }
         match incoming {
-            Incoming::Control(Control::Signal(signal, id)) => {
-                for (name, signals) in &self.signals {
-                    if *name == id || self.exclusive {
-                        signals.try_send(signal).ok();
-                    }
-                }
+            Incoming::Control(control) => {
+                self.order(control);
                 Ok(())
             }
-            Incoming::Control(Control::Resize) => Ok(()),
             Incoming::Op(op, id) => {
                 match operation::answer(&self.context, &op, id.as_ref()).await {
                     Ok(payload) => self.writer.queue(payload),
@@ -331,46 +337,24 @@ impl Session {
         }
     }
 
-    fn start(&mut self, request: Request, descriptors: Vec<Foreign>) -> Result<(), Refusal> {
-        request.check()?;
-        let tool = self.context.rules.tool(request.tool.as_ref())?;
-        if request.stdio != Stdio::Buffered && !self.calls.is_empty() {
-            let message = "other calls are under way on this connection: open another one";
-            return Err(Refusal::new(Code::BadRequest, message));
-        }
-        if request.stdio != Stdio::Fds && !(descriptors.is_empty() && request.fds.is_empty()) {
-            let message = "descriptors came with a request that does not pass any";
-            return Err(Refusal::new(Code::BadFds, message));
-        }
-        let io = match request.stdio {
-            Stdio::Buffered => Io::Captured,
-            Stdio::Fds => Io::Passed(arrange(&request.fds, descriptors)?),
-            Stdio::Stream => {
-                let (to_tool, input) = mpsc::channel(INPUT_QUEUE);
-                let (output, from_tool) = mpsc::channel(OUTPUT_QUEUE);
-                (self.input, self.output) = (Some(to_tool), Some(from_tool));
-                self.streamed = true;
-                Io::Streamed { input, output }
+    /// What a caller says about a call under way; nothing, where there is none.
+    fn order(&mut self, control: Control) {
+        let (order, id) = match control {
+            Control::Signal(signal, id) => (Order::Signal(signal), id),
+            Control::Resize(size) => (Order::Resize(size), None),
+            Control::Foreground(front) => (Order::Foreground(front), None),
+            Control::QueryStarted => (Order::QueryStarted, None),
+            Control::Terminal(bytes) => {
+                if let Some(input) = &self.input {
+                    input.take_typed(bytes);
+                }
+                return;
             }
         };
-        self.exclusive = request.stdio != Stdio::Buffered;
-        let (sender, signals) = mpsc::channel(SIGNAL_QUEUE);
-        self.signals.push((request.id.clone(), sender));
-        let stop = self.context.broker.stop.clone();
-        let hear = Hear { signals, gone: self.gone.clone(), stop };
-        let call = Call { peer: self.peer, tool, request, io, hear };
-        let broker = Arc::clone(&self.context.broker);
-        self.calls.spawn(async move { broker.call(call).await });
-        Ok(())
-    }
-
-    /// Input for the tool; what comes when nobody wants it is thrown away.
-    fn hear_input(&mut self, bytes: Bytes) {
-        let Some(input) = &self.input else { return };
-        match input.try_send(bytes) {
-            Ok(()) => {}
-            Err(mpsc::error::TrySendError::Full(bytes)) => self.held = Some(bytes),
-            Err(mpsc::error::TrySendError::Closed(_)) => self.input = None,
+        for (name, orders) in &self.orders {
+            if *name == id || self.exclusive {
+                orders.try_send(order).ok();
+            }
         }
     }
 
@@ -399,53 +383,19 @@ fn unasked() -> Refusal {
     Refusal::new(Code::BadFds, "descriptors came beside something that is no request")
 }
 
-/// The descriptors of a request in their places.
-fn arrange(numbers: &[u32], descriptors: Vec<Foreign>) -> Result<[Option<Foreign>; 3], Refusal> {
-    let bad = |message: String| Refusal::new(Code::BadFds, message);
-    if numbers.len() != descriptors.len() {
-        let came = descriptors.len();
-        return Err(bad(format!("{} descriptors were declared, {came} came", numbers.len())));
-    }
-    let mut places = [None, None, None];
-    for (number, descriptor) in numbers.iter().zip(descriptors) {
-        let place = usize::try_from(*number).ok().and_then(|number| places.get_mut(number));
-        let Some(place) = place else {
-            return Err(bad(format!("descriptor {number} cannot be passed: only 0, 1 and 2 can")));
-        };
-        if descriptor.is_terminal() {
-            let message = "a terminal is not handed to a tool: repeat with stdio \"stream\"";
-            return Err(Refusal::new(Code::UseStream, message));
-        }
-        if place.replace(descriptor).is_some() {
-            return Err(bad(format!("descriptor {number} was declared twice")));
-        }
-    }
-    Ok(places)
-}
-
-/// Never ready where there is no output to come.
-async fn receive(output: &mut Option<mpsc::Receiver<Chunk>>) -> Option<Chunk> {
-    match output {
-        Some(output) => output.recv().await,
+/// Never ready where there is nothing to come.
+async fn receive<T>(from: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
+    match from {
+        Some(from) => from.recv().await,
         None => std::future::pending().await,
     }
 }
 
-/// Hands a chunk that is held on to the tool, as soon as there is room. Giving
-/// up the future loses nothing.
-async fn hand_on(input: &mut Option<mpsc::Sender<Bytes>>, held: &mut Option<Bytes>) {
-    match (&input, &held) {
-        (Some(sender), Some(_)) => match sender.reserve().await {
-            Ok(room) => {
-                if let Some(bytes) = held.take() {
-                    room.send(bytes);
-                }
-            }
-            // Nobody wants it any more.
-            Err(_) => *held = None,
-        },
-        (None, Some(_)) => *held = None,
-        (_, None) => std::future::pending().await,
+/// Never ready where there is no input to hand on.
+async fn hand_on(input: &mut Option<Input>) {
+    match input {
+        Some(input) => input.hand_on().await,
+        None => std::future::pending().await,
     }
 }
 

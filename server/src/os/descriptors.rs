@@ -3,15 +3,17 @@
 //! Owns: recvmsg with SCM_RIGHTS, the test for a hung-up peer, pipes and
 //! /dev/null. Every descriptor is close-on-exec from its first moment.
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg, sockopt};
 use nix::sys::stat::Mode;
 use nix::unistd::pipe2;
+use tool_protocol::limits::MAX_FDS;
 
 use super::foreign::Foreign;
 
@@ -22,36 +24,38 @@ pub(crate) struct Received {
     pub(crate) bytes: usize,
     /// Descriptors that came with them.
     pub(crate) descriptors: Vec<Foreign>,
-    /// Whether more came than this process could take (its limit, or more than
-    /// `MAX_HERE`): the rest is gone.
+    /// Whether more came than there was room for, or than this process could
+    /// take: the rest is gone.
     pub(crate) truncated: bool,
 }
 
-/// The most descriptors that one read takes: stdin, stdout, stderr and one to
-/// tell that there were too many.
-const MAX_HERE: usize = 4;
+/// A control message's header, before its descriptors.
+const HEADER: usize = 16;
 
-/// CMSG_SPACE for `MAX_HERE` ints: a 16-byte header and the ints.
-const CONTROL_BYTES: usize = 16 + MAX_HERE * size_of::<RawFd>();
-
-/// Room for one control message with `MAX_HERE` descriptors, aligned as the
-/// kernel wants it.
+/// Room for one control message with as many descriptors as one can have,
+/// aligned as the kernel wants it.
 #[repr(C, align(8))]
-struct ControlSpace([u8; 64]);
+struct ControlSpace([u8; HEADER + (MAX_FDS + 1) * size_of::<RawFd>()]);
 
-/// Reads bytes and the descriptors that came with them. Never blocks.
+/// Reads bytes and at most `most` descriptors that came with them. Never blocks.
 ///
 /// Not nix's recvmsg: it gives no way to the descriptors of a truncated control
 /// message, which the kernel has installed all the same, and so leaks them.
-pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
+pub(crate) fn receive(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    most: usize,
+) -> io::Result<Received> {
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    let mut space = ControlSpace([0; 64]);
+    let mut space = MaybeUninit::<ControlSpace>::uninit();
+    // A word for the header, whole words for the kernel.
+    let control = HEADER + most.min(MAX_FDS) * size_of::<RawFd>();
     // SAFETY: all-zero bytes are a valid msghdr.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut space).cast();
-    message.msg_controllen = CONTROL_BYTES;
+    message.msg_controllen = control;
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     let bytes = loop {
         // SAFETY: the message points at `buffer` and `space`, both live and of
@@ -87,6 +91,19 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<R
     }
     let truncated = message.msg_flags & libc::MSG_CTRUNC != 0;
     Ok(Received { bytes, descriptors, truncated })
+}
+
+/// Writes to a socket; a descriptor goes with the first byte. Never blocks.
+pub(crate) fn send_with(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptor: BorrowedFd<'_>,
+) -> io::Result<usize> {
+    let passed = [descriptor.as_raw_fd()];
+    let control = [ControlMessage::ScmRights(&passed)];
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    let sent = sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(bytes)], &control, flags, None);
+    sent.map_err(io::Error::from)
 }
 
 /// Whether the peer has closed both directions: it is gone, not just silent.

@@ -8,9 +8,11 @@
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::stat::SFlag;
 
@@ -50,39 +52,96 @@ fn close_elsewhere(descriptor: OwnedFd) {
     }
 }
 
+/// Descriptors beyond the few that every call may pass: there are only so many
+/// at once, for all callers.
+#[derive(Clone, Debug)]
+pub(crate) struct Spare(Arc<AtomicUsize>);
+
+impl Spare {
+    /// With room for so many.
+    pub(crate) fn new(room: usize) -> Spare {
+        Spare(Arc::new(AtomicUsize::new(room)))
+    }
+
+    /// How many there is room for.
+    pub(crate) fn room(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Takes the place of one, to be given back when it is dropped.
+    pub(crate) fn take(&self) -> Option<Place> {
+        let less = |room: usize| room.checked_sub(1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok()?;
+        Some(Place(self.clone()))
+    }
+}
+
+/// The place of one descriptor.
+#[derive(Debug)]
+pub(crate) struct Place(Spare);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Place(Spare(room)) = self;
+        room.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// A descriptor that a caller passed.
 #[derive(Debug)]
 pub(crate) struct Foreign {
     descriptor: Option<OwnedFd>,
-    slow: bool,
+    kind: Option<SFlag>,
+    _place: Option<Place>,
 }
 
 impl Foreign {
     /// Takes one over.
     pub(crate) fn new(descriptor: OwnedFd) -> Foreign {
-        // Pipes, files and devices close at once; a socket may not.
-        let quick = [SFlag::S_IFIFO, SFlag::S_IFREG, SFlag::S_IFCHR, SFlag::S_IFDIR];
-        let slow = kind(descriptor.as_fd()).is_none_or(|kind| !quick.contains(&kind));
-        Foreign { descriptor: Some(descriptor), slow }
+        let kind = kind(descriptor.as_fd());
+        Foreign { descriptor: Some(descriptor), kind, _place: None }
+    }
+
+    /// Notes the place that it has.
+    pub(crate) fn set_place(&mut self, place: Place) {
+        self._place = Some(place);
     }
 
     /// Whether it is a terminal: what the broker never hands to a tool.
     pub(crate) fn is_terminal(&self) -> bool {
-        self.descriptor.as_ref().is_some_and(|descriptor| {
-            kind(descriptor.as_fd()) == Some(SFlag::S_IFCHR)
-                && nix::unistd::isatty(descriptor).unwrap_or(true)
-        })
+        self.kind == Some(SFlag::S_IFCHR)
+            && self
+                .descriptor
+                .as_ref()
+                .is_some_and(|descriptor| nix::unistd::isatty(descriptor).unwrap_or(true))
+    }
+
+    /// Whether a tool may have it: what is a stream of bytes or a device. A
+    /// directory, or a descriptor that stands for a place only, leads to files of
+    /// the caller's side by names.
+    pub(crate) fn may_pass(&self) -> bool {
+        let kinds =
+            [SFlag::S_IFIFO, SFlag::S_IFREG, SFlag::S_IFSOCK, SFlag::S_IFCHR, SFlag::S_IFBLK];
+        let Some(descriptor) = &self.descriptor else { return false };
+        self.kind.is_some_and(|kind| kinds.contains(&kind))
+            && fcntl(descriptor, FcntlArg::F_GETFL).is_ok_and(|flags| flags & libc::O_PATH == 0)
     }
 
     /// The descriptor itself.
     pub(crate) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.descriptor.as_ref().map(AsFd::as_fd)
     }
+
+    /// Pipes, files and devices close at once; a socket may not.
+    fn is_slow(&self) -> bool {
+        let quick = [SFlag::S_IFIFO, SFlag::S_IFREG, SFlag::S_IFCHR, SFlag::S_IFDIR];
+        self.kind.is_none_or(|kind| !quick.contains(&kind))
+    }
 }
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        if self.slow
+        if self.is_slow()
             && let Some(descriptor) = self.descriptor.take()
         {
             close_elsewhere(descriptor);

@@ -13,6 +13,8 @@
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
+use super::limit::Limit;
+
 /// RLIMIT_LOCKS (unused since Linux 2.4.25) and RLIMIT_RTTIME (only for
 /// real-time scheduling, in microseconds: 2^58 are 9,000 years).
 pub(crate) const RESOURCES: [libc::c_int; 2] = [10, 15];
@@ -44,6 +46,15 @@ pub(crate) enum Found {
     Unmarked,
     /// It had one and lowered it: it belongs to nobody.
     Broken,
+}
+
+impl Mark {
+    /// What a process of the call begins with.
+    pub(crate) fn as_limits(self) -> [Limit; 2] {
+        let [first, second] = self.limits;
+        let [first_resource, second_resource] = RESOURCES.map(libc::c_int::cast_unsigned);
+        [Limit::new(first_resource, first, first), Limit::new(second_resource, second, second)]
+    }
 }
 
 impl Marks {

@@ -4,8 +4,12 @@
 #![allow(unsafe_code, reason = "this is the place for it")]
 
 pub(crate) mod cgroup;
+mod child;
+mod clone3;
 pub(crate) mod descriptors;
 pub(crate) mod foreign;
+pub(crate) mod leader;
+pub(crate) mod limit;
 pub(crate) mod mark;
 pub(crate) mod process;
 pub(crate) mod readiness;
@@ -13,3 +17,4 @@ pub(crate) mod root;
 pub(crate) mod signals;
 pub(crate) mod spawn;
 pub(crate) mod startup;
+pub(crate) mod terminal;

@@ -108,6 +108,22 @@ pub(crate) fn signal_group(leader: Pid, number: i32) -> Result<(), Errno> {
     }
 }
 
+/// Whether a signal would do to a process what it does by default: neither
+/// caught, nor ignored, nor blocked.
+pub(crate) fn takes_by_default(pid: Pid, number: i32) -> bool {
+    let Ok(status) = fs::read(format!("/proc/{pid}/status")) else { return false };
+    let set = |name: &[u8]| {
+        let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name))?;
+        u64::from_str_radix(std::str::from_utf8(line.trim_ascii()).ok()?, 16).ok()
+    };
+    let Some(bit) = u32::try_from(number - 1).ok().and_then(|shift| 1u64.checked_shl(shift)) else {
+        return false;
+    };
+    [&b"SigCgt:"[..], b"SigIgn:", b"SigBlk:"]
+        .into_iter()
+        .all(|name| set(name).is_some_and(|mask| mask & bit == 0))
+}
+
 /// Whether a process of that number exists, a zombie included.
 pub(crate) fn exists(pid: Pid) -> bool {
     kill(pid, None) != Err(Errno::ESRCH)

@@ -133,6 +133,8 @@ fn assemble(
         origin: Origin { file: place, line },
         env: env(said.env, options.env_inherit.as_slice()),
         concurrent: said.concurrent,
+        limits: said.limits,
+        stream: said.stream,
         facts: said.facts,
         setup,
         description: said.description,

@@ -10,6 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::os::limit::Limit;
+
 /// A tool, as the folder `tools.d/NAME` defines it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tool {
@@ -30,6 +32,10 @@ pub(crate) struct Tool {
     pub(crate) env: EnvRules,
     /// How many calls may run at once.
     pub(crate) concurrent: Option<usize>,
+    /// Resource limits of its processes.
+    pub(crate) limits: Vec<Limit>,
+    /// Its input and output pass the broker, never by the caller's descriptors.
+    pub(crate) stream: bool,
     /// The module that knows the tool's arguments, where the definition names one.
     pub(crate) facts: Option<String>,
     /// `setup.sh`, run as `bash FILE`.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::tool::{Decision, Pattern};
+use crate::os::limit::Limit;
 
 pub(super) use json::parse as parse_json;
 pub(super) use toml::parse as parse_toml;
@@ -30,6 +31,8 @@ pub(super) struct Definition {
     pub(super) facts: Option<String>,
     pub(super) env: Option<Env>,
     pub(super) concurrent: Option<usize>,
+    pub(super) limits: Vec<Limit>,
+    pub(super) stream: bool,
     pub(super) description: Option<String>,
     pub(super) warnings: Vec<String>,
 }

@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::{Definition, Env, NOT_YET, SyntaxError, check_binary, check_timeout, line_at};
+use crate::os::limit::Limit;
 use crate::registry::tool::{Decision, PATTERN, Pattern};
 
 /// A message and the bytes that it is about.
@@ -58,7 +59,17 @@ fn take(definition: &mut Definition, entry: Entry<'_, '_>, text: &str) -> Result
         // What the image installs for it: a catalog's business, not ours.
         "packages" => {}
         "env" => definition.env = Some(env(entry)?),
-        "limits" => definition.concurrent = limits(entry)?,
+        "limits" => limits(definition, entry)?,
+        "stdio" => {
+            definition.stream = match string(entry)? {
+                "stream" => true,
+                "any" => false,
+                other => {
+                    let message = format!("stdio must be \"stream\" or \"any\", not {other:?}");
+                    return Err(wrong(message));
+                }
+            }
+        }
         name if NOT_YET.contains(&name) => {
             return Err((key.span(), super::not_supported(name)));
         }
@@ -84,21 +95,25 @@ fn env(entry: Entry<'_, '_>) -> Result<Env, Wrong> {
     Ok(env)
 }
 
-fn limits(entry: Entry<'_, '_>) -> Result<Option<usize>, Wrong> {
-    let mut concurrent = None;
+fn limits(definition: &mut Definition, entry: Entry<'_, '_>) -> Result<(), Wrong> {
     for entry in table(entry)? {
-        match entry.0.get_ref().as_ref() {
-            "concurrent" => {
-                let count = integer(entry.1).and_then(|count| usize::try_from(count).ok());
-                let count = count.filter(|count| *count > 0);
-                concurrent = Some(count.ok_or_else(|| {
-                    (entry.1.span(), "concurrent must be a whole number, at least 1".to_owned())
-                })?);
-            }
-            _ => return Err(unknown(entry.0, "[limits] ")),
+        let (key, value) = entry;
+        let name = key.get_ref().as_ref();
+        let number = integer(value).and_then(|number| u64::try_from(number).ok());
+        let wrong =
+            |least| (value.span(), format!("{name} must be a whole number, at least {least}"));
+        if name == "concurrent" {
+            let count = number.and_then(|count| usize::try_from(count).ok());
+            let count = count.filter(|count| *count > 0);
+            definition.concurrent = Some(count.ok_or_else(|| wrong(1))?);
+        } else if Limit::named(name, 0).is_some() {
+            let number = number.ok_or_else(|| wrong(0))?;
+            definition.limits.extend(Limit::named(name, number));
+        } else {
+            return Err(unknown(key, "[limits] "));
         }
     }
-    Ok(concurrent)
+    Ok(())
 }
 
 fn patterns(entry: Entry<'_, '_>) -> Result<Vec<Pattern>, Wrong> {
@@ -179,6 +194,8 @@ mod tests {
             set = { A = "1", B = "two = 2" }
             [limits]
             concurrent = 16
+            memory_bytes = 1_000_000_000
+            core_bytes = 0
         "#;
         let definition = parse(text).unwrap();
         assert_eq!(definition.binary.as_deref(), Some(Path::new("/usr/bin/git")));
@@ -187,6 +204,10 @@ mod tests {
         assert_eq!(definition.facts.as_deref(), Some("git"));
         assert_eq!(definition.description.as_deref(), Some("version control"));
         assert_eq!(definition.concurrent, Some(16));
+        let limits: Vec<_> =
+            definition.limits.iter().filter_map(|limit| limit.describe()).collect();
+        assert_eq!(limits, [("memory_bytes", 1_000_000_000), ("core_bytes", 0)]);
+        assert!(parse("stdio = \"stream\"").unwrap().stream);
         let env = definition.env.unwrap();
         let texts = |list: Vec<Pattern>| list.iter().map(Pattern::to_string).collect::<Vec<_>>();
         assert_eq!(texts(env.forward.unwrap()), ["TERM", "LC_*"]);
@@ -222,6 +243,8 @@ mod tests {
             ("env = 1", 1, "env must be a table"),
             ("[limits]\nconcurrent = 0", 2, "at least 1"),
             ("[limits]\nmemory = 1", 2, "[limits] memory is not"),
+            ("[limits]\nopen_files = -1", 2, "at least 0"),
+            ("stdio = \"fds\"", 1, "must be \"stream\" or \"any\""),
         ];
         for (text, line, message) in cases {
             let error = parse(text).unwrap_err();

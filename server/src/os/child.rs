@@ -1,0 +1,127 @@
+//! What a new process does between clone and execve: a handful of system calls,
+//! in memory that it shares with the server, whose thread waits meanwhile.
+//!
+//! Must not: allocate, lock, panic, or return.
+
+use std::os::fd::RawFd;
+use std::ptr;
+
+use super::limit::Limit;
+use super::spawn::Step;
+
+/// Everything that the child needs, as plain numbers and addresses.
+#[repr(C)]
+pub(super) struct Child {
+    pub(super) program: *const libc::c_char,
+    /// Execute this open file instead.
+    pub(super) program_fd: RawFd,
+    pub(super) argv: *const *const libc::c_char,
+    pub(super) envp: *const *const libc::c_char,
+    /// -1: stay.
+    pub(super) directory: RawFd,
+    /// A process group of its own instead of a session; the foreground one of
+    /// this terminal, if there is one (-1: none).
+    pub(super) group: bool,
+    pub(super) terminal: RawFd,
+    pub(super) moves: *mut Move,
+    pub(super) move_count: usize,
+    /// One more than the highest number that a descriptor gets.
+    pub(super) beyond: RawFd,
+    pub(super) umask: libc::mode_t,
+    pub(super) limits: *const Limit,
+    pub(super) limit_count: usize,
+    pub(super) step: Step,
+    pub(super) errno: libc::c_int,
+}
+
+/// A descriptor and the number that it gets.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Move {
+    pub(super) from: RawFd,
+    pub(super) to: RawFd,
+}
+
+/// The child's few steps.
+pub(super) extern "C" fn run_child(child: *mut Child) -> ! {
+    // SAFETY: the pointer is to the parent's `Child`, which waits for us; its
+    // lists are as long as it says. All calls are plain system calls of the C
+    // library.
+    unsafe {
+        let fail = |step: Step| -> ! {
+            ptr::write_volatile(&raw mut (*child).step, step);
+            ptr::write_volatile(&raw mut (*child).errno, *libc::__errno_location());
+            libc::_exit(127)
+        };
+        let apart = if (*child).group { libc::setpgid(0, 0) } else { libc::setsid() };
+        if apart < 0
+            // The parent's death is the call's: the next server finds the rest
+            // of the tree by its mark.
+            || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) < 0
+            // SIGTTOU is blocked here, as every signal is.
+            || ((*child).terminal >= 0 && libc::tcsetpgrp((*child).terminal, libc::getpid()) < 0)
+        {
+            fail(Step::Prepare);
+        }
+        libc::umask((*child).umask);
+        if (*child).directory >= 0 && libc::fchdir((*child).directory) < 0 {
+            fail(Step::Directory);
+        }
+        if !place_descriptors(child) {
+            fail(Step::Prepare);
+        }
+        // Last of all: a limit on descriptors is about those that come.
+        for index in 0..(*child).limit_count {
+            if !(*(*child).limits.add(index)).set() {
+                fail(Step::Prepare);
+            }
+        }
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+        if (*child).program_fd >= 0 {
+            let (program, argv, envp) = ((*child).program_fd, (*child).argv, (*child).envp);
+            libc::syscall(
+                libc::SYS_execveat,
+                program,
+                c"".as_ptr(),
+                argv,
+                envp,
+                libc::AT_EMPTY_PATH,
+            );
+        } else {
+            libc::execve((*child).program, (*child).argv, (*child).envp);
+        }
+        fail(Step::Exec)
+    }
+}
+
+/// Gives each descriptor its number; nothing else is open in the program.
+///
+/// # Safety
+/// As for `run_child`.
+unsafe fn place_descriptors(child: *mut Child) -> bool {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        // Everything closes with execve, but for what is placed below.
+        libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        let moves = std::slice::from_raw_parts_mut((*child).moves, (*child).move_count);
+        // One that lies where another goes steps aside first.
+        for one in moves.iter_mut() {
+            if one.from < (*child).beyond && one.from != one.to {
+                one.from = libc::fcntl(one.from, libc::F_DUPFD_CLOEXEC, (*child).beyond);
+                if one.from < 0 {
+                    return false;
+                }
+            }
+        }
+        moves.iter().all(|one| {
+            if one.from == one.to {
+                libc::fcntl(one.from, libc::F_SETFD, 0) >= 0
+            } else {
+                libc::dup2(one.from, one.to) >= 0
+            }
+        })
+    }
+}

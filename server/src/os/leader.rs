@@ -1,0 +1,149 @@
+//! What the leader of a terminal's session does to itself: it is this program,
+//! executed anew, with one thread and nothing of the server's.
+//!
+//! Owns: the descriptors that it was started with, its signals, its end. Must
+//! not: be called by the server.
+
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+
+use super::process::Exit;
+
+/// Three descriptors that the server has placed one after another.
+pub(crate) fn inherited(first: RawFd) -> Result<[OwnedFd; 3], Errno> {
+    let take = |number: RawFd| {
+        // SAFETY: F_SETFD asks nothing of memory, and fails where the number is
+        // not open. Then the server placed it there for us; this runs once,
+        // before anything else owns a descriptor of that number.
+        unsafe {
+            Errno::result(libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC))?;
+            Ok(OwnedFd::from_raw_fd(number))
+        }
+    };
+    Ok([take(first)?, take(first + 1)?, take(first + 2)?])
+}
+
+/// Descriptors of those numbers, each to keep its number in a child.
+pub(crate) fn placed(numbers: &[RawFd]) -> Vec<(BorrowedFd<'static>, RawFd)> {
+    let same = |number: &RawFd| {
+        // SAFETY: the server placed it; nothing in this program owns or closes it
+        // before `close_below`, which comes after the last use.
+        (unsafe { BorrowedFd::borrow_raw(*number) }, *number)
+    };
+    numbers.iter().filter(|number| **number >= 0).map(same).collect()
+}
+
+/// Closes all descriptors below that number: the tool's own, of which it alone
+/// shall decide when they are closed.
+pub(crate) fn close_below(first: RawFd) {
+    if let Ok(last @ 0..) = u32::try_from(first - 1) {
+        // SAFETY: nothing in this program owns any of them.
+        unsafe { libc::syscall(libc::SYS_close_range, 0, last, 0) };
+    }
+}
+
+/// What woke the leader.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Woken {
+    /// The server has something to say, or is gone.
+    pub(crate) server: bool,
+    /// A child has changed.
+    pub(crate) child: bool,
+}
+
+/// Signals, all of them held back.
+#[derive(Debug)]
+pub(crate) struct Held(SignalFd);
+
+impl Held {
+    /// Blocks every signal: none may end the leader before its tool, and a key
+    /// pressed while the tool is in the background is nothing to it.
+    pub(crate) fn new() -> Result<Held, Errno> {
+        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
+        let mut child = SigSet::empty();
+        child.add(Signal::SIGCHLD);
+        Ok(Held(SignalFd::with_flags(&child, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+    }
+
+    /// Waits for the server or a child.
+    pub(crate) fn wait(&self, server: BorrowedFd<'_>) -> Result<Woken, Errno> {
+        let mut polls = [
+            PollFd::new(server, PollFlags::POLLIN),
+            PollFd::new(self.0.as_fd(), PollFlags::POLLIN),
+        ];
+        loop {
+            match poll(&mut polls, PollTimeout::NONE) {
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno),
+                Ok(_) => break,
+            }
+        }
+        let [server, child] = polls.map(|poll| poll.any().unwrap_or(true));
+        if child {
+            self.0.read_signal().ok();
+        }
+        Ok(Woken { server, child })
+    }
+}
+
+/// What a child did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// It was stopped by that signal.
+    Stopped(i32),
+    /// It ended, and was reaped.
+    Ended(Exit),
+}
+
+/// What this child did since the last time, `None` where nothing.
+pub(crate) fn change(child: Pid) -> Option<Change> {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
+    loop {
+        return match waitid(Id::Pid(child), flags) {
+            Ok(WaitStatus::Stopped(_, signal)) => Some(Change::Stopped(signal as i32)),
+            Ok(WaitStatus::Exited(_, code)) => {
+                Some(Change::Ended(Exit::Code(u8::try_from(code & 0xff).unwrap_or(0xff))))
+            }
+            Ok(WaitStatus::Signaled(_, signal, _)) => {
+                Some(Change::Ended(Exit::Signal(signal as i32)))
+            }
+            Ok(WaitStatus::StillAlive) => None,
+            Ok(_) | Err(Errno::EINTR) => continue,
+            Err(_) => Some(Change::Ended(Exit::Code(125))),
+        };
+    }
+}
+
+/// Ends as the tool ended, so that whoever waits for the leader sees that; of a
+/// signal without a core file, which the tool may have left.
+pub(crate) fn end_as(exit: Exit) -> ! {
+    let status = match exit {
+        Exit::Code(code) => i32::from(code),
+        Exit::Signal(number) => {
+            let none = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: reads one struct; takes numbers.
+            unsafe {
+                libc::setrlimit64(libc::RLIMIT_CORE, &raw const none);
+                libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+                // Whatever whoever executed this program had ignored.
+                libc::signal(number, libc::SIG_DFL);
+            }
+            if let Ok(signal) = Signal::try_from(number) {
+                kill(Pid::this(), signal).ok();
+                // Only this one: another may wait, and would come first.
+                let mut only = SigSet::empty();
+                only.add(signal);
+                sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&only), None).ok();
+            }
+            128 + number
+        }
+    };
+    // SAFETY: ends the process; nothing in it is to be tidied up.
+    unsafe { libc::_exit(status) }
+}
