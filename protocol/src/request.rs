@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{Control, Signal};
 use crate::strict::Strict;
-use crate::terminal::{CHARS, Size, Terminal};
+use crate::terminal::{CHARS, MAX_TERMINALS, Size, Terminal};
 use crate::text::{self, Text};
 use crate::{Code, Refusal, json, limits};
 
@@ -52,10 +52,12 @@ pub struct Request {
     pub umask: Option<u32>,
     /// Echoed in every message about this request.
     pub id: Option<Id>,
-    /// The terminal that the tool gets.
-    pub tty: Option<Terminal>,
+    /// The terminals that the tool gets.
+    pub tty: Vec<Terminal>,
     /// Whether the client sends no more stdin than it has credit for.
     pub window: bool,
+    /// Whether nothing else comes on this connection: it is closed after the reply.
+    pub once: bool,
     /// Whether it has only the seed's members: its reply may be lossy.
     pub seed_only: bool,
 }
@@ -129,8 +131,16 @@ struct Raw {
     foreground: Option<bool>,
     terminal: Option<text::Raw>,
     query: Option<Query>,
-    tty: Option<Terminal>,
+    tty: Option<RawTerminals>,
     window: Option<bool>,
+    once: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawTerminals {
+    One(Terminal),
+    List(Vec<Terminal>),
 }
 
 #[derive(Deserialize)]
@@ -151,6 +161,7 @@ impl Raw {
             || self.op.is_some()
             || self.tty.is_some()
             || self.window.is_some()
+            || self.once.is_some()
     }
 
     /// What is said about a call under way.
@@ -220,11 +231,19 @@ fn more(more: Option<RawMore>) -> Result<More, Refusal> {
     }
 }
 
-fn check_terminal(tty: &Terminal) -> Result<(), Refusal> {
-    if tty.chars.len() > CHARS {
+fn terminals(tty: Option<RawTerminals>) -> Result<Vec<Terminal>, Refusal> {
+    let list = match tty {
+        None => Vec::new(),
+        Some(RawTerminals::One(one)) => vec![one],
+        Some(RawTerminals::List(list)) => list,
+    };
+    if list.len() > MAX_TERMINALS {
+        return Err(bad(format!("tty has more than {MAX_TERMINALS} terminals")));
+    }
+    if list.iter().any(|terminal| terminal.chars.len() > CHARS) {
         return Err(bad(format!("tty.chars has more than {CHARS} characters")));
     }
-    Ok(())
+    Ok(list)
 }
 
 impl Incoming {
@@ -265,10 +284,8 @@ impl Incoming {
             && raw.id.is_none()
             && raw.more.is_none()
             && raw.tty.is_none()
-            && raw.window.is_none();
-        if let Some(tty) = &raw.tty {
-            check_terminal(tty)?;
-        }
+            && raw.window.is_none()
+            && raw.once.is_none();
         let request = Request {
             tool: raw.tool,
             args: raw.args.unwrap_or_default(),
@@ -278,8 +295,9 @@ impl Incoming {
             env: environment(raw.env)?,
             umask: raw.umask,
             id: raw.id,
-            tty: raw.tty,
+            tty: terminals(raw.tty)?,
             window: raw.window.unwrap_or(false),
+            once: raw.once.unwrap_or(false),
             seed_only,
         };
         Ok(Incoming::Call(request, more(raw.more)?))

@@ -14,7 +14,9 @@ pub struct Size {
     pub cols: u16,
 }
 
-/// The member `tty` of a request.
+pub use tool_wire::limits::MAX_TERMINALS;
+
+/// One terminal of the member `tty` of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Terminal {
     /// The caller's descriptors that are terminals.
@@ -22,7 +24,10 @@ pub struct Terminal {
     /// Its size.
     #[serde(flatten)]
     pub size: Size,
-    /// Whether the tool begins in the foreground.
+    /// Whether it is the caller's controlling terminal.
+    #[serde(default = "yes")]
+    pub controlling: bool,
+    /// Whether the tool begins in its foreground.
     #[serde(default = "yes")]
     pub foreground: bool,
     /// `c_iflag`, `c_oflag`, `c_cflag`, `c_lflag` of Linux's struct termios.

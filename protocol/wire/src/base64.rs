@@ -66,7 +66,7 @@ pub fn decode_in_place(buffer: &mut [u8]) -> Option<usize> {
             let shift = [0, 4, 2, 0].get(at % 4)?;
             let [.., byte] = (bits >> *shift).to_be_bytes();
             *buffer.get_mut(length)? = byte;
-            length = length.saturating_add(1);
+            length = length.wrapping_add(1);
         }
     }
     // Bits behind the last byte are zero: there is one spelling for each string.

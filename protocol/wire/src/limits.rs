@@ -32,6 +32,9 @@ pub const MAX_FDS: usize = 253;
 /// limit on open files.
 pub const MAX_FD: u32 = 1_023;
 
+/// The most different terminals of one call.
+pub const MAX_TERMINALS: usize = 8;
+
 /// The bytes of stdin that a `stream` client with `window` may have sent and the
 /// tool not taken yet: what the server holds of them is no more.
 pub const WINDOW: usize = 32_768;

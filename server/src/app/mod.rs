@@ -19,10 +19,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::fcntl::Flock;
 use nix::sys::signal::Signal;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc::Receiver;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -36,10 +36,10 @@ use self::sockets::{limits, main_place, open_sockets};
 use self::state::{lock_state, make_state_directory};
 use crate::broker::Broker;
 use crate::config::Config;
-use crate::listen::{Acceptor, Context, LEAST_DESCRIPTORS, Listening, Reload, Shared, SocketError};
+use crate::listen::{Context, Door, LEAST_DESCRIPTORS, Listening, Reload, Shared, SocketError};
+use crate::os::foreign;
 use crate::os::signals::Signals;
 use crate::os::startup;
-use crate::os::{foreign, readiness};
 
 /// Runs a server until a signal stops it.
 pub(crate) fn serve(config: &Config) -> Result<(), AppError> {
@@ -48,7 +48,8 @@ pub(crate) fn serve(config: &Config) -> Result<(), AppError> {
     let passed =
         startup::take_passed(promised).map_err(|errno| AppError::Promised(errno.into()))?;
     // Before any thread is made: one that had SIGCHLD unblocked would swallow it.
-    let signals = open_signals()?;
+    let signals =
+        open_signals(&[Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])?;
     #[cfg(target_env = "gnu")]
     startup::keep_memory_small();
     startup::reset_umask();
@@ -65,9 +66,13 @@ pub(crate) fn serve(config: &Config) -> Result<(), AppError> {
         .block_on(run(config, passed, signals))
 }
 
-/// The signals of the server; to be taken before any thread is made.
-pub(crate) fn open_signals() -> Result<Signals, AppError> {
-    Signals::open().map_err(|errno| AppError::System("take signals", errno))
+/// What tells of children's ends; to be opened before any thread is made.
+pub(crate) fn open_ends() -> Result<Signals, AppError> {
+    open_signals(&[Signal::SIGCHLD])
+}
+
+fn open_signals(signals: &[Signal]) -> Result<Signals, AppError> {
+    Signals::open(signals).map_err(|errno| AppError::System("take signals", errno))
 }
 
 async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<(), AppError> {
@@ -81,7 +86,8 @@ async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<
     let limits = limits(config).within(files.now);
     let (reload, reloads) = mpsc::channel(16);
     let closed = CancellationToken::new();
-    let acceptor = Arc::new(Acceptor::new(&limits, sockets.len() - 1, closed.clone()));
+    let (tell, told) = mpsc::channel(16);
+    let mut door = Door::new(&limits, sockets.len() - 1, signals, tell)?;
     let busy = TaskTracker::new();
     let shared = Shared::new(config.limits.waiting_bytes, files.now);
     for (listening, rules) in &sockets {
@@ -93,20 +99,20 @@ async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<
             busy: busy.clone(),
             shared: shared.clone(),
         };
-        let listener = listening.listener()?;
-        let acceptor = Arc::clone(&acceptor);
-        tokio::spawn(async move { acceptor.run(listener, context).await });
+        door.listen(listening.listener()?, context)?;
         info!(socket = %listening.path().display(), control = rules.control, "listening");
     }
+    let door = door.open(Arc::clone(&broker), closed.clone())?;
     tell_the_start(config, &broker, limits.connections);
     let tools: Vec<_> = broker.registry.snapshot().tools.values().cloned().collect();
     broker.setups.start(&broker, &tools);
     keep_registry(config, &broker, reloads);
     notify(&[sd_notify::NotifyState::Ready]);
-    let stopped_by = wait_for_stop(&broker, signals, reload).await?;
+    let stopped_by = wait_for_stop(told, reload).await?;
     info!(signal = stopped_by.as_str(), "stopping");
     notify(&[sd_notify::NotifyState::Stopping]);
     stop(config, &broker, &busy, &closed).await;
+    door.shut();
     drop(sockets);
     info!("stopped");
     Ok(())
@@ -159,44 +165,19 @@ fn tell_the_start(config: &Config, broker: &Broker, connections: usize) {
     keep_links(config, broker);
 }
 
-async fn wait_for_stop(
-    broker: &Broker,
-    signals: Signals,
-    reload: Reload,
-) -> Result<Signal, AppError> {
-    let signals = readiness::watch(signals, Interest::READABLE)?;
+/// Waits for a signal that stops the server. One descriptor hears all signals:
+/// with a second one the end of every child would wake two threads.
+async fn wait_for_stop(mut told: Receiver<Signal>, reload: Reload) -> Result<Signal, AppError> {
     loop {
-        let mut guard = signals.readable().await?;
-        loop {
-            let next = signals.get_ref().next();
-            match next.map_err(|errno| AppError::System("read signals", errno))? {
-                None => break,
-                Some(Signal::SIGCHLD) => broker.executor.reaper().collect(),
-                Some(Signal::SIGHUP) => {
-                    let (sender, _receiver) = oneshot::channel();
-                    // A full queue means that a look is due anyway.
-                    drop(reload.try_send(sender));
-                }
-                Some(signal) => {
-                    // Children go on ending while the server stops.
-                    let executor = broker.facts.this.upgrade();
-                    tokio::spawn(collect_on(signals, executor));
-                    return Ok(signal);
-                }
+        match told.recv().await {
+            Some(Signal::SIGHUP) => {
+                let (sender, _receiver) = oneshot::channel();
+                // A full queue means that a look is due anyway.
+                drop(reload.try_send(sender));
             }
+            Some(signal) => return Ok(signal),
+            None => return Err(AppError::System("read signals", Errno::EPIPE)),
         }
-        guard.clear_ready();
-    }
-}
-
-/// Reaps until the server is gone.
-async fn collect_on(signals: AsyncFd<Signals>, broker: Option<Arc<Broker>>) {
-    let Some(broker) = broker else { return };
-    broker.executor.reaper().collect();
-    while let Ok(mut guard) = signals.readable().await {
-        while let Ok(Some(_)) = signals.get_ref().next() {}
-        broker.executor.reaper().collect();
-        guard.clear_ready();
     }
 }
 

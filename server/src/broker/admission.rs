@@ -105,6 +105,19 @@ impl Admission {
         Admission { state: Arc::new(Mutex::new(state)) }
     }
 
+    /// A place for a call of this tool by this peer, if one is free now.
+    pub(crate) fn try_admit(
+        &self,
+        tool: &str,
+        concurrent: Option<usize>,
+        peer: Peer,
+    ) -> Option<Permit> {
+        let mut state = self.lock();
+        let tool_bound = concurrent.unwrap_or(state.bounds.per_tool);
+        let places = Places { tool: tool.to_owned(), tool_bound, peer };
+        state.take(&places).then(|| Permit { admission: self.clone(), places })
+    }
+
     /// A place for a call of this tool by this peer; waits for one if it must
     /// and may. Giving up the future gives up the wait.
     pub(crate) async fn admit(

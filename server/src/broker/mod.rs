@@ -25,24 +25,24 @@ use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use tool_protocol::control::signal_name;
-use tool_protocol::{Code, Output, Refusal, Reply, Request};
-use tracing::{Instrument, debug, info, info_span, warn};
+use tool_protocol::{Code, Id, Output, Refusal, Reply, Request};
+use tracing::{debug, info, warn};
 
-pub(crate) use self::admission::{Admission, Bounds, Peer};
+pub(crate) use self::admission::{Admission, Bounds, Peer, Permit};
 pub(crate) use self::environment::{Environment, Of};
 pub(crate) use self::home::Homes;
 pub(crate) use self::plan::program;
 pub(crate) use self::setup::{Setups, run_in_foreground};
 pub(crate) use self::status::Facts;
 pub(crate) use self::workspace::{RootError, Workspace};
-use crate::exec::{Executor, Hear, Io, Outcome, Plan, Report, RunError};
+use crate::exec::{Executor, Hear, Io, Outcome, Plan, Report, RunError, Running};
 use crate::os::process::Exit;
 use crate::policy::{self, Approved};
-use crate::registry::{Decision, Registry, Tool, ToolName};
+use crate::registry::{Decision, Origin, Registry, Tool, ToolName};
 
 /// Everything that calls share.
 #[derive(Debug)]
@@ -86,45 +86,140 @@ pub(crate) struct Call {
     pub(crate) request: Request,
     /// How its input and output travel.
     pub(crate) io: Io,
-    /// What it hears while it runs.
-    pub(crate) hear: Hear,
+}
+
+/// What is noted of a call when it begins.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    number: u32,
+    call_id: String,
+    tool: String,
+    started: Instant,
+    id: Option<Id>,
+    buffered: bool,
+    seed_only: bool,
+}
+
+/// A call whose tool runs.
+#[derive(Debug)]
+pub(crate) struct Underway {
+    tool: Arc<Tool>,
+    permit: Permit,
+    approved: Approved<Plan>,
+    running: Running,
+}
+
+impl Underway {
+    /// How long it may run.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.approved.get().timeout
+    }
+}
+
+/// What became of a call that was to begin at once.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// Its tool runs.
+    Running(Ticket, Box<Underway>),
+    /// It was refused, or could not be started.
+    Refused(Reply),
+}
+
+/// A tool, and a place for a call of it.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    tool: Arc<Tool>,
+    permit: Permit,
 }
 
 impl Broker {
     /// One call, from request to reply.
-    pub(crate) async fn call(&self, call: Call) -> Reply {
-        let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        let call_id = self.facts.call_id(number);
-        let span = info_span!("call", call_id = %call_id, tool = %call.tool);
-        let started = Instant::now();
-        let (id, seed_only) = (call.request.id.clone(), call.request.seed_only);
-        let buffered = matches!(call.io, Io::Captured);
-        async {
-            self.running().insert(number);
-            let ended = self.carry_out(call, number).await;
-            self.running().remove(&number);
-            let mut reply = self.answer(ended, buffered, seed_only);
-            reply.id = id;
-            reply.call_id = Some(call_id.clone());
-            reply.duration_ms = u64::try_from(started.elapsed().as_millis()).ok();
-            self.record(&reply);
-            reply
+    pub(crate) async fn call(&self, call: Call, hear: Hear) -> Reply {
+        let ticket = self.open(&call);
+        let ended = self.carry_out(call, hear, ticket.number).await;
+        self.close(ticket, ended)
+    }
+
+    /// What a call needs to begin at once; `None` where something has to be
+    /// waited for, or said, first.
+    pub(crate) fn reserve(&self, tool: &str, peer: Peer) -> Option<Reserved> {
+        let tool = self.registry.find(tool)?;
+        let waits = self.draining.is_cancelled() || tool.stream || self.setups.runs(&tool.name);
+        if waits {
+            return None;
         }
-        .instrument(span.clone())
-        .await
+        let permit = self.admission.try_admit(&tool.name, tool.concurrent, peer)?;
+        Some(Reserved { tool, permit })
+    }
+
+    /// A call as far as the tool's start, where nothing has to be waited for.
+    /// Its end is told by `collector`, and to be passed on to `ended`; or
+    /// somebody attends to it.
+    pub(crate) fn begin(&self, reserved: Reserved, call: Call, collector: u64) -> Begun {
+        let Reserved { tool, permit } = reserved;
+        let ticket = self.open(&call);
+        match self.start(&tool, permit, call, ticket.number, Some(collector)) {
+            Ok(underway) => Begun::Running(ticket, Box::new(underway)),
+            Err(refusal) => Begun::Refused(self.close(ticket, Err(refusal))),
+        }
+    }
+
+    /// Somebody else will attend to a call that has begun; to be called by whoever
+    /// collects. It may have been stopped by a signal already.
+    pub(crate) fn let_go(&self, underway: &mut Underway, stopped: Option<i32>) {
+        self.executor.let_go(&mut underway.running, stopped);
+    }
+
+    /// Attends to a call that has begun, to its reply.
+    pub(crate) async fn attend(&self, ticket: Ticket, underway: Underway, hear: Hear) -> Reply {
+        let ended = self.await_end(underway, hear).await;
+        self.close(ticket, ended)
+    }
+
+    /// The tool of a call that nobody attended to has ended.
+    pub(crate) fn ended(&self, ticket: Ticket, underway: Underway, exit: Exit) -> Reply {
+        let report = self.executor.ended(underway.running, exit);
+        drop(underway.permit);
+        self.close(ticket, Ok(report))
+    }
+
+    fn open(&self, call: &Call) -> Ticket {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        self.running().insert(number);
+        Ticket {
+            number,
+            call_id: self.facts.call_id(number),
+            tool: call.tool.clone(),
+            started: Instant::now(),
+            id: call.request.id.clone(),
+            buffered: matches!(call.io, Io::Captured),
+            seed_only: call.request.seed_only,
+        }
+    }
+
+    fn close(&self, ticket: Ticket, ended: Result<Report, Refusal>) -> Reply {
+        self.running().remove(&ticket.number);
+        if let Ok(Report { unkillable: processes @ 1.., .. }) = &ended {
+            warn!(call_id = ticket.call_id, processes, "could not be killed");
+        }
+        let mut reply = self.answer(ended, ticket.buffered, ticket.seed_only);
+        self.record(&ticket, &reply);
+        reply.id = ticket.id;
+        reply.call_id = Some(ticket.call_id);
+        reply.duration_ms = u64::try_from(ticket.started.elapsed().as_millis()).ok();
+        reply
     }
 
     fn running(&self) -> MutexGuard<'_, HashSet<u32>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn carry_out(&self, call: Call, number: u32) -> Result<Report, Refusal> {
-        let Call { peer, tool, request, io, mut hear } = call;
+    async fn carry_out(&self, call: Call, mut hear: Hear, number: u32) -> Result<Report, Refusal> {
         if self.draining.is_cancelled() {
             return Err(Refusal::new(Code::Draining, "the server is stopping: try again later"));
         }
-        let tool = self.find(&tool)?;
-        if tool.stream && matches!(io, Io::Passed(..)) {
+        let tool = self.find(&call.tool)?;
+        if tool.stream && matches!(call.io, Io::Passed(..)) {
             let message =
                 "this tool's input and output pass the broker: repeat with stdio \"stream\"";
             return Err(Refusal::new(Code::UseStream, message));
@@ -132,8 +227,8 @@ impl Broker {
         let gone_token = hear.gone.clone();
         // The setup is waited for with a place: what waits is bounded.
         let admitted = async {
-            let bytes = request.memory();
-            let permit = self.admission.admit(&tool.name, tool.concurrent, peer, bytes).await;
+            let bytes = call.request.memory();
+            let permit = self.admission.admit(&tool.name, tool.concurrent, call.peer, bytes).await;
             self.setups.finished(&tool.name).await;
             permit
         };
@@ -145,14 +240,36 @@ impl Broker {
             signal = hear.ending_signal() => return Ok(Report::ended_by(signal)),
             () = self.draining.cancelled() => return Err(Refusal::new(Code::Draining, "the server is stopping: try again later")),
         };
+        let underway = self.start(&tool, permit, call, number, None)?;
+        self.await_end(underway, hear).await
+    }
+
+    /// Enters, plans, decides, runs.
+    fn start(
+        &self,
+        tool: &Arc<Tool>,
+        permit: Permit,
+        call: Call,
+        number: u32,
+        collector: Option<u64>,
+    ) -> Result<Underway, Refusal> {
+        let Call { request, io, .. } = call;
         let entered = self.enter(&request)?;
-        let on_terminal = io.terminal().is_some();
-        let plan = self.plan(&tool, &request, entered, number, on_terminal)?;
+        let plan = self.plan(tool, &request, entered, number, !io.terminals().is_empty())?;
         // All of it that counts is in the plan.
         drop(request);
-        let approved = decide(&tool, plan)?;
-        let report = self.executor.run(&approved, io, hear, permit).await;
-        report.map_err(|error| not_started(&error, &tool, approved.get()))
+        let approved = decide(tool, plan)?;
+        match self.executor.start(&approved, io, collector) {
+            Ok(running) => Ok(Underway { tool: Arc::clone(tool), permit, approved, running }),
+            Err(error) => Err(not_started(&error, &tool.origin, approved.get())),
+        }
+    }
+
+    async fn await_end(&self, underway: Underway, hear: Hear) -> Result<Report, Refusal> {
+        let Underway { tool, permit, approved, running } = underway;
+        let report = self.executor.attend(&approved, running, hear, permit).await;
+        // Beneath a terminal it is known only now whether it runs at all.
+        report.map_err(|error| not_started(&error, &tool.origin, approved.get()))
     }
 
     /// The tool of that name, with one look at the disk for an unknown one.
@@ -232,13 +349,16 @@ impl Broker {
         reply
     }
 
-    fn record(&self, reply: &Reply) {
+    fn record(&self, ticket: &Ticket, reply: &Reply) {
         self.finished.fetch_add(1, Ordering::Relaxed);
+        let (call_id, tool, exit_code) = (&ticket.call_id, &ticket.tool, reply.exit_code);
         match (reply.code, &reply.error) {
+            // Nothing is wrong: it comes again.
+            (Some(Code::UseStream), _) => debug!(call_id, tool, "to be streamed"),
             (Some(code), Some(error)) => {
-                warn!(code = code.as_str(), exit_code = reply.exit_code, "{error}");
+                warn!(call_id, tool, code = code.as_str(), exit_code, "{error}");
             }
-            _ => debug!(exit_code = reply.exit_code, signal = reply.signal, "ended"),
+            _ => debug!(call_id, tool, exit_code, signal = reply.signal, "ended"),
         }
     }
 }
@@ -250,9 +370,6 @@ trait WithOutput {
 impl WithOutput for Reply {
     /// What was captured, but where the reply says that it does not fit.
     fn with_output(mut self, report: Report, buffered: bool, seed_only: bool) -> Reply {
-        if report.unkillable > 0 {
-            warn!(processes = report.unkillable, "could not be killed");
-        }
         if buffered && self.stdout.is_none() {
             let wrap = if seed_only { Output::Lossy } else { Output::Exact };
             self.stdout = Some(wrap(report.stdout));
@@ -279,7 +396,7 @@ fn decide(tool: &Tool, plan: Plan) -> Result<Approved<Plan>, Refusal> {
 }
 
 /// Why nothing runs, told by what the kernel said.
-fn not_started(error: &RunError, tool: &Tool, plan: &Plan) -> Refusal {
+fn not_started(error: &RunError, origin: &Origin, plan: &Plan) -> Refusal {
     use nix::errno::Errno;
     let program = plan.program.as_bytes().escape_ascii();
     match error {
@@ -313,7 +430,7 @@ fn not_started(error: &RunError, tool: &Tool, plan: &Plan) -> Refusal {
             Code::NotInstalled,
             format!(
                 "{program} is not there, or its interpreter is not: install it beside the server, or mend {}",
-                tool.origin
+                origin
             ),
         ),
         RunError::Exec(errno) => Refusal::new(
@@ -321,7 +438,7 @@ fn not_started(error: &RunError, tool: &Tool, plan: &Plan) -> Refusal {
             format!(
                 "{program} cannot be executed: {}: make it executable by the server, or mend {}",
                 errno.desc(),
-                tool.origin
+                origin
             ),
         ),
     }

@@ -74,6 +74,12 @@ impl Setups {
         }
     }
 
+    /// Whether the setup of that tool is under way.
+    pub(crate) fn runs(&self, tool: &str) -> bool {
+        let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        states.get(tool).is_some_and(|state| *state.borrow() == State::Running)
+    }
+
     /// Waits until the setup of that tool is not under way.
     pub(crate) async fn finished(&self, tool: &str) {
         let state = self.states.lock().unwrap_or_else(PoisonError::into_inner).get(tool).cloned();
@@ -114,8 +120,10 @@ async fn run(broker: &Broker, tool: &Tool, timeout: Duration) -> Result<(), Stri
     // Nobody writes to its input: it is at its end from the start.
     let (_, input) = mpsc::channel(1);
     let (output, lines) = mpsc::channel(1);
-    let io = Io::Streamed { input, typed: None, output, credit: None, terminal: None };
-    let (report, ()) = tokio::join!(broker.executor.run(&approved, io, hear, ()), log_lines(lines));
+    let io = Io::Streamed { input, typed: None, output, credit: None, terminals: Vec::new() };
+    let running = broker.executor.start(&approved, io, None).map_err(|error| error.to_string())?;
+    let attended = broker.executor.attend(&approved, running, hear, ());
+    let (report, ()) = tokio::join!(attended, log_lines(lines));
     let Report { outcome, .. } = report.map_err(|error| error.to_string())?;
     match outcome {
         Outcome::Exited(Exit::Code(0)) => Ok(()),

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use tokio::io::Interest;
 
 use super::{complain, fail, say};
-use crate::app::{AppError, For, build, open_signals};
+use crate::app::{AppError, For, build, open_ends};
 use crate::broker::run_in_foreground;
 use crate::config::Config;
 use crate::os::readiness;
@@ -15,7 +15,7 @@ use crate::os::signals::Signals;
 
 /// Exit 1 where one failed or a name is unknown.
 pub(super) fn run(config: &Config, names: &[OsString]) -> ExitCode {
-    let signals = match open_signals() {
+    let signals = match open_ends() {
         Ok(signals) => signals,
         Err(error) => return fail(&error),
     };
@@ -52,7 +52,7 @@ async fn run_all(config: &Config, names: &[OsString], signals: Signals) -> Resul
     let reaping = async {
         while let Ok(mut guard) = signals.readable().await {
             while let Ok(Some(_)) = signals.get_ref().next() {}
-            broker.executor.reaper().collect();
+            while broker.executor.reaper().collect().is_some() {}
             guard.clear_ready();
         }
     };

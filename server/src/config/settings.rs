@@ -156,7 +156,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     row("log.format", "log-format", "TOOL_LOG_FORMAT", Text("auto"),
         Field::Format(|c| &mut c.log_format),
         "How it is logged; auto is text on a terminal and JSON elsewhere"),
-    row("cgroup", "cgroup", "TOOL_CGROUP", Text("auto"),
+    row("cgroup", "cgroup", "TOOL_CGROUP", Text("off"),
         Field::Cgroup(|c| &mut c.cgroup),
         "Where each call gets a cgroup of its own: auto, off or a path"),
 ];

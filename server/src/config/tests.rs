@@ -68,7 +68,7 @@ fn defaults_are_what_the_design_says() {
     assert_eq!(config.timeouts.tool, Duration::from_secs(300));
     assert_eq!(config.registry.debounce, Duration::from_millis(50));
     assert_eq!((config.peers_uids.as_ref(), config.require_rules), (None, false));
-    assert_eq!((config.log_level, config.cgroup.clone()), (LogLevel::Info, Cgroup::Auto));
+    assert_eq!((config.log_level, config.cgroup.clone()), (LogLevel::Info, Cgroup::Off));
     assert_eq!(config.control_socket, config.state_dir.join("control.sock"));
     assert_eq!(config.origins().len(), SETTINGS.len());
 }

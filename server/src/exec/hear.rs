@@ -26,8 +26,8 @@ pub(crate) enum Order {
 pub(crate) enum Event {
     /// The tool's program runs.
     Started,
-    /// The end of its terminal that relays.
-    Pty(OwnedFd),
+    /// The ends of its terminals that relay.
+    Pty(Vec<OwnedFd>),
     /// The tool was stopped by that signal.
     Stopped(i32),
     /// So many more bytes of its input may come.

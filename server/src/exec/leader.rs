@@ -16,18 +16,20 @@ use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use tool_protocol::Size;
 
-use crate::os::leader::{Change, Held, change, close_below, end_as, inherited, placed};
+use crate::os::leader::{Held, close_placed, end_as, inherited, placed};
 use crate::os::limit::Limit;
-use crate::os::process::Exit;
+use crate::os::process::{Change, Exit, change_of};
 use crate::os::spawn::{Image, Leads, Program, Spawner, Step};
-use crate::os::terminal::{foreground, set_foreground, take_control};
+use crate::os::terminal::{foreground, set_foreground, set_size, take_control};
 
 /// The verb that makes this program a leader. For the server's own use; its
 /// argument is where the leader's three descriptors begin.
 pub(crate) const VERB: &str = "lead-session";
 
-/// What passes between server and leader: two bytes, a kind and a number.
+/// What passes between server and leader: a kind and a number; to the leader
+/// always two numbers, of two bytes each.
 pub(crate) mod word {
     /// To the server: the tool runs.
     pub(crate) const RUNS: u8 = b'r';
@@ -41,6 +43,8 @@ pub(crate) mod word {
     pub(crate) const SIGNAL: u8 = b'k';
     /// To the leader: the tool's group is to be the foreground one (1) or not (0).
     pub(crate) const FOREGROUND: u8 = b'f';
+    /// To the leader: the window has so many rows and columns.
+    pub(crate) const SIZE: u8 = b'w';
 }
 
 /// What a leader is to start: strings and numbers, each ended by a NUL.
@@ -138,9 +142,10 @@ pub(crate) fn lead(first: RawFd) -> u8 {
             return 125;
         }
     };
-    drop(task);
-    close_below(first);
+    // First: how long closing takes may be the caller's choice.
     say(word::RUNS, 0);
+    close_placed(&task.descriptors);
+    drop(task);
     let leader = Leader { terminal, tool, before: None };
     leader.watch(&held, server)
 }
@@ -174,7 +179,7 @@ impl Leader {
         loop {
             let Ok(woken) = held.wait(server.as_fd()) else { return 125 };
             if woken.child {
-                while let Some(change) = change(self.tool) {
+                while let Some(change) = change_of(self.tool) {
                     match change {
                         Change::Stopped(signal) => {
                             let signal = u8::try_from(signal).unwrap_or(0);
@@ -184,15 +189,25 @@ impl Leader {
                     }
                 }
             }
+            // The kernel tells only the leader, which is to tell its jobs.
+            if woken.hung_up {
+                self.signal(libc::SIGHUP);
+                self.signal(libc::SIGCONT);
+            }
             if woken.server {
-                let mut said = [0; 2];
+                let mut said = [0; 5];
                 if server.read_exact(&mut said).is_err() {
                     return 125;
                 }
-                let [kind, number] = said;
+                let [kind, a, b, c, d] = said;
+                let (first, second) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
                 match kind {
-                    word::SIGNAL => self.signal(i32::from(number)),
-                    word::FOREGROUND => self.set_foreground(number == 1),
+                    word::SIGNAL => self.signal(i32::from(first)),
+                    word::FOREGROUND => self.set_foreground(first == 1),
+                    word::SIZE => {
+                        // One that is hung up has no window.
+                        set_size(self.terminal.as_fd(), Size { rows: first, cols: second }).ok();
+                    }
                     _ => {}
                 }
             }

@@ -35,6 +35,6 @@ pub(crate) use leader::{VERB as LEADER_VERB, lead};
 pub(crate) use output::{Chunk, Source};
 pub(crate) use plan::Plan;
 pub(crate) use plumbing::Io;
-pub(crate) use run::{Executor, Report, RunError};
+pub(crate) use run::{Executor, Report, RunError, Running};
 pub(crate) use supervise::Outcome;
 pub(crate) use tree::{Trees, sweep_leftovers};

@@ -26,6 +26,8 @@ pub(crate) enum Source {
     Stderr,
     /// A terminal that is neither of them.
     Terminal,
+    /// Nowhere: the tool was stopped by this signal, after all that came before.
+    Stopped(i32),
 }
 
 /// A piece of output on its way to the caller; empty is the end of that stream.
@@ -97,17 +99,57 @@ pub(crate) async fn stream(
     finish: &CancellationToken,
     stall: Duration,
 ) {
+    show(pipe, source, to, finish, stall, None).await;
+}
+
+/// The same of a terminal whose tool may be stopped: that is told behind what the
+/// terminal showed before.
+pub(crate) async fn show(
+    pipe: Option<OwnedFd>,
+    source: Source,
+    to: &mpsc::Sender<Chunk>,
+    finish: &CancellationToken,
+    stall: Duration,
+    mut stops: Option<mpsc::Receiver<i32>>,
+) {
     let Some(pipe) = pipe else { return };
-    if let Some(mut pieces) = Pieces::new(pipe, finish) {
-        while let Some(bytes) = pieces.next().await {
-            // A caller that is gone takes nothing any more: the pipe is read on,
-            // so that the tool is not held before it is ended.
+    let mut pieces = Pieces::new(pipe, finish);
+    while let Some(reading) = &mut pieces {
+        let stopped = tokio::select! {
+            biased;
+            signal = stop(&mut stops) => Some(signal),
+            piece = reading.next() => {
+                let Some(bytes) = piece else { break };
+                // A caller that is gone takes nothing any more: the pipe is read
+                // on, so that the tool is not held before it is ended.
+                if !give(to, Chunk { source, bytes }, finish, stall).await {
+                    return;
+                }
+                None
+            }
+        };
+        let Some(signal) = stopped else { continue };
+        while let Some(bytes) = reading.now(PIECE) {
             if !give(to, Chunk { source, bytes }, finish, stall).await {
                 return;
             }
         }
+        let chunk = Chunk { source: Source::Stopped(signal), bytes: Bytes::new() };
+        if !give(to, chunk, finish, stall).await {
+            return;
+        }
     }
     end(source, to, finish, stall).await;
+}
+
+/// Never ready where nothing is told of stops.
+async fn stop(stops: &mut Option<mpsc::Receiver<i32>>) -> i32 {
+    if let Some(stops) = stops
+        && let Some(signal) = stops.recv().await
+    {
+        return signal;
+    }
+    std::future::pending().await
 }
 
 /// Says that a stream is over. A terminal's own never is.
@@ -185,43 +227,53 @@ impl<'a> Pieces<'a> {
             let terminal = nix::unistd::isatty(&self.pipe).unwrap_or(false);
             if terminal { LAST_OF_A_TERMINAL } else { readable_now(self.pipe.as_fd()) }
         });
-        let mut piece = vec![0; left.min(PIECE)];
+        let piece = self.now(left.min(PIECE))?;
+        self.left = Some(left.saturating_sub(piece.len()));
+        Some(piece)
+    }
+
+    /// What is there at this moment, at most so much.
+    fn now(&self, most: usize) -> Option<Bytes> {
+        let mut piece = vec![0; most];
         if piece.is_empty() {
             return None;
         }
         let bytes = read_now(self.pipe.as_fd(), &mut piece)?;
         piece.truncate(bytes);
-        self.left = Some(left.saturating_sub(bytes));
         Some(Bytes::from(piece))
     }
 }
 
 /// Writes the caller's input to the tool until an empty chunk, or until either
-/// end is gone; then the rest of the input is thrown away. A terminal has no
-/// end. Tells how much was taken, the rest included.
+/// end is gone; then the rest of the input is thrown away. Tells how much was
+/// taken, the rest included. Says whether it was a terminal, and the caller's own
+/// is gone: an empty chunk.
 pub(crate) async fn feed(
     into: Option<OwnedFd>,
     mut input: mpsc::Receiver<Bytes>,
     credit: Option<&mpsc::Sender<Event>>,
     finish: &CancellationToken,
-) {
+) -> bool {
     let terminal = into.as_ref().is_some_and(|into| nix::unistd::isatty(into).unwrap_or(false));
     // As above.
     let mut into = into.and_then(|into| pipe::Sender::from_owned_fd_unchecked(into).ok());
     loop {
         let chunk = tokio::select! {
             biased;
-            () = finish.cancelled() => return,
+            () = finish.cancelled() => return false,
             chunk = input.recv() => chunk,
         };
-        let Some(bytes) = chunk else { return };
+        let Some(bytes) = chunk else { return false };
         if let Some(pipe) = &mut into {
             let written = tokio::select! {
                 biased;
-                () = finish.cancelled() => return,
+                () = finish.cancelled() => return false,
                 written = pipe.write_all(&bytes) => written,
             };
-            if written.is_err() || (bytes.is_empty() && !terminal) {
+            if terminal && bytes.is_empty() {
+                return true;
+            }
+            if written.is_err() || bytes.is_empty() {
                 into = None;
             }
         }
@@ -231,7 +283,7 @@ pub(crate) async fn feed(
             // A full queue is a caller that reads nothing: it gets no credit.
             tokio::select! {
                 biased;
-                () = finish.cancelled() => return,
+                () = finish.cancelled() => return false,
                 _ = credit.send(Event::Credit(bytes.len())) => {}
             }
         }

@@ -2,6 +2,7 @@
 //! and carry its bytes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,9 +19,8 @@ use crate::os::foreign::Foreign;
 /// How input and output of a call travel.
 #[derive(Debug)]
 pub(crate) enum Io {
-    /// The caller's own descriptors, each with its number, and a terminal where
-    /// it has one.
-    Passed(Vec<(RawFd, Foreign)>, Option<Terminal>),
+    /// The caller's own descriptors, each with its number, and its terminals.
+    Passed(Vec<(RawFd, Foreign)>, Vec<Terminal>),
     /// Empty input, all output in the report.
     Captured,
     /// Chunks both ways.
@@ -33,17 +33,17 @@ pub(crate) enum Io {
         output: mpsc::Sender<Chunk>,
         /// Told how much of the input was taken.
         credit: Option<mpsc::Sender<Event>>,
-        /// In place of those of the three that it names.
-        terminal: Option<Terminal>,
+        /// In place of those of the three that they name.
+        terminals: Vec<Terminal>,
     },
 }
 
 impl Io {
-    /// The terminal that the tool gets.
-    pub(crate) fn terminal(&self) -> Option<&Terminal> {
+    /// The terminals that the tool gets.
+    pub(crate) fn terminals(&self) -> &[Terminal] {
         match self {
-            Io::Passed(_, terminal) | Io::Streamed { terminal, .. } => terminal.as_ref(),
-            Io::Captured => None,
+            Io::Passed(_, terminals) | Io::Streamed { terminals, .. } => terminals,
+            Io::Captured => &[],
         }
     }
 }
@@ -60,12 +60,13 @@ enum Theirs<'a> {
 }
 
 /// What stays here once the child runs.
-#[derive(Default)]
-pub(super) struct Ours {
+#[derive(Debug, Default)]
+pub(crate) struct Ours {
     captured: Option<(OwnedFd, OwnedFd)>,
     streamed: Option<Streamed>,
 }
 
+#[derive(Debug)]
 struct Streamed {
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
@@ -74,8 +75,7 @@ struct Streamed {
     typed: Option<mpsc::Receiver<Bytes>>,
     output: mpsc::Sender<Chunk>,
     credit: Option<mpsc::Sender<Event>>,
-    /// Where what a terminal shows goes.
-    screen: Source,
+    terminals: Vec<Terminal>,
 }
 
 impl<'a> Plumbing<'a> {
@@ -91,10 +91,9 @@ impl<'a> Plumbing<'a> {
                 let ours = Ours { captured: Some((out, err)), streamed: None };
                 Ok(Plumbing { theirs: Theirs::Made { null: Some(null), pipes }, ours })
             }
-            Io::Streamed { input, typed, output, credit, terminal } => {
-                let behind = |number: u32| {
-                    terminal.as_ref().is_some_and(|terminal| terminal.fds.contains(&number))
-                };
+            Io::Streamed { input, typed, output, credit, terminals } => {
+                let behind =
+                    |number: u32| terminals.iter().any(|terminal| terminal.fds.contains(&number));
                 let mut pipes = Vec::with_capacity(3);
                 let mut make = |number: u8, here| -> Result<Option<OwnedFd>, Errno> {
                     if behind(u32::from(number)) {
@@ -111,13 +110,8 @@ impl<'a> Plumbing<'a> {
                 let stdin = make(0, Here::Write)?;
                 let stdout = make(1, Here::Read)?;
                 let stderr = make(2, Here::Read)?;
-                let screen = match (&stdout, &stderr) {
-                    (None, _) => Source::Stdout,
-                    (_, None) => Source::Stderr,
-                    _ => Source::Terminal,
-                };
                 let streamed =
-                    Streamed { stdin, stdout, stderr, input, typed, output, credit, screen };
+                    Streamed { stdin, stdout, stderr, input, typed, output, credit, terminals };
                 let ours = Ours { captured: None, streamed: Some(streamed) };
                 Ok(Plumbing { theirs: Theirs::Made { null: None, pipes }, ours })
             }
@@ -151,11 +145,12 @@ impl Ours {
         self.streamed.is_some()
     }
 
-    /// Carries bytes until `finish`; `master` is the terminal that is relayed
-    /// here.
+    /// Carries bytes until `finish`; `masters` are of the terminals that are
+    /// relayed here, in their order; of the controlling one `stops` tells.
     pub(super) async fn carry(
         self,
-        master: Option<OwnedFd>,
+        masters: Vec<OwnedFd>,
+        stops: mpsc::Receiver<i32>,
         capture: &Capture,
         finish: &CancellationToken,
         stall: Duration,
@@ -164,18 +159,28 @@ impl Ours {
             return tokio::join!(capture.collect(stdout, finish), capture.collect(stderr, finish));
         }
         let Some(streamed) = self.streamed else { return (Vec::new(), Vec::new()) };
-        let Streamed { stdin, stdout, stderr, input, typed, output, credit, screen } = streamed;
-        let screen_end = master.as_ref().and_then(|master| master.try_clone().ok());
-        // What is typed goes to the terminal: as standard input, or beside it.
-        let (stdin, keyboard) = match stdin {
-            Some(stdin) => (Some(stdin), master),
-            None => (master, None),
-        };
-        let both = stdout.is_none() && stderr.is_none();
-        let show = async {
-            output::stream(screen_end, screen, &output, finish, stall).await;
-            if both {
-                output::end(Source::Stderr, &output, finish, stall).await;
+        let Streamed { mut stdin, stdout, stderr, input, typed, output, credit, terminals } =
+            streamed;
+        // There are three descriptors here, so three terminals at most.
+        let mut stops = Some(stops);
+        let mut screens = terminals.iter().zip(masters).map(|(terminal, master)| {
+            let over = finish.child_token();
+            let stops = if terminal.controlling { stops.take() } else { None };
+            Screen { of: terminal, master: Mutex::new(Some((master, stops))), over }
+        });
+        let screens = [screens.next(), screens.next(), screens.next()];
+        let all = || screens.iter().flatten();
+        // What is typed goes to the terminal that is standard input, or to the
+        // first.
+        let in_front = all().find(|screen| screen.of.fds.contains(&0));
+        let keyboard = if in_front.is_none() { all().next().and_then(Screen::copy) } else { None };
+        if let Some(screen) = in_front {
+            stdin = screen.copy();
+        }
+        let fed = async {
+            let gone = output::feed(stdin, input, credit.as_ref(), finish).await;
+            if let (true, Some(screen)) = (gone, in_front) {
+                screen.over.cancel();
             }
         };
         let typed = async {
@@ -183,13 +188,50 @@ impl Ours {
                 output::feed(keyboard, typed, None, finish).await;
             }
         };
+        let [first, second, third] =
+            screens.each_ref().map(|screen| show(screen.as_ref(), &output, stall));
         tokio::join!(
-            output::feed(stdin, input, credit.as_ref(), finish),
+            fed,
             typed,
             output::stream(stdout, Source::Stdout, &output, finish, stall),
             output::stream(stderr, Source::Stderr, &output, finish, stall),
-            show,
+            first,
+            second,
+            third,
         );
         (Vec::new(), Vec::new())
+    }
+}
+
+/// A terminal that is relayed here.
+struct Screen<'a> {
+    of: &'a Terminal,
+    /// Until it is shown.
+    master: Mutex<Option<(OwnedFd, Option<mpsc::Receiver<i32>>)>>,
+    /// Cancelled when the call is over, or the caller's terminal is gone.
+    over: CancellationToken,
+}
+
+impl Screen<'_> {
+    fn copy(&self) -> Option<OwnedFd> {
+        let master = self.master.lock().unwrap_or_else(PoisonError::into_inner);
+        master.as_ref()?.0.try_clone().ok()
+    }
+
+    /// The end itself: whoever shows it closes it.
+    fn take(&self) -> Option<(OwnedFd, Option<mpsc::Receiver<i32>>)> {
+        self.master.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+async fn show(screen: Option<&Screen<'_>>, output: &mpsc::Sender<Chunk>, stall: Duration) {
+    let Some(screen) = screen else { return };
+    let streams = [(1, Source::Stdout), (2, Source::Stderr)];
+    let mut behind = streams.into_iter().filter(|(number, _)| screen.of.fds.contains(number));
+    let source = behind.next().map_or(Source::Terminal, |(_, source)| source);
+    let Some((master, stops)) = screen.take() else { return };
+    output::show(Some(master), source, output, &screen.over, stall, stops).await;
+    for (_, source) in behind {
+        output::end(source, output, &screen.over, stall).await;
     }
 }

@@ -10,11 +10,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::hunt::Hunt;
-use crate::os::process::{self, Exit};
+use crate::os::process::{self, Change, Exit};
 use crate::os::spawn::{Image, SpawnError, Spawner};
+
+/// What a task hears of a process.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    /// How it ended.
+    pub(crate) end: oneshot::Receiver<Exit>,
+    /// The signals that stopped it.
+    pub(crate) stops: mpsc::Receiver<i32>,
+}
+
+/// Stops that nobody has heard of yet; more are as good as one.
+const STOPS: usize = 4;
+
+fn watch() -> (Waits, Watch) {
+    let (ended, end) = oneshot::channel();
+    let (stopped, stops) = mpsc::channel(STOPS);
+    (Waits::Task(ended, stopped), Watch { end, stops })
+}
 
 /// Starts and reaps.
 #[derive(Debug)]
@@ -26,18 +44,17 @@ pub(crate) struct Reaper {
 #[derive(Debug)]
 struct State {
     spawner: Spawner,
-    waiting: HashMap<Pid, oneshot::Sender<Exit>>,
+    waiting: HashMap<Pid, Waits>,
     orphans: u64,
 }
 
-/// A process that was started here.
+/// Who waits for the end of a process.
 #[derive(Debug)]
-pub(crate) struct Started {
-    /// Its number, and its session's and group's. It is not another process's
-    /// before `end` has come.
-    pub(crate) pid: Pid,
-    /// How it ended.
-    pub(crate) end: oneshot::Receiver<Exit>,
+enum Waits {
+    /// A task.
+    Task(oneshot::Sender<Exit>, mpsc::Sender<i32>),
+    /// Whoever calls `collect`, and knows it by this number.
+    Collector(u64),
 }
 
 impl Reaper {
@@ -48,14 +65,25 @@ impl Reaper {
         Ok(Reaper { state: Mutex::new(state), hunt })
     }
 
-    /// Starts a process.
-    pub(crate) fn start(&self, image: &Image<'_>) -> Result<Started, SpawnError> {
+    /// Starts a process, whose number is also its session's or group's. `collect`
+    /// tells of it by `collector`, or else a task is told.
+    pub(crate) fn start(
+        &self,
+        image: &Image<'_>,
+        collector: Option<u64>,
+    ) -> Result<(Pid, Option<Watch>), SpawnError> {
         let mut state = self.lock();
         match state.spawner.spawn(image) {
             Ok(pid) => {
-                let (sender, end) = oneshot::channel();
-                state.waiting.insert(pid, sender);
-                Ok(Started { pid, end })
+                let (waits, heard) = match collector {
+                    Some(collector) => (Waits::Collector(collector), None),
+                    None => {
+                        let (waits, heard) = watch();
+                        (waits, Some(heard))
+                    }
+                };
+                state.waiting.insert(pid, waits);
+                Ok((pid, heard))
             }
             Err(error) => {
                 // It has exited without running anything.
@@ -67,27 +95,64 @@ impl Reaper {
         }
     }
 
-    /// Reaps every child that has ended and tells whoever waits for it.
-    pub(crate) fn collect(&self) {
-        let mut state = self.lock();
-        while let Some((pid, exit)) = self.next(&state) {
-            match state.waiting.remove(&pid) {
-                // Nobody listening any more is fine: the call was given up.
-                Some(sender) => drop(sender.send(exit)),
-                None => state.orphans += 1,
-            }
-        }
+    /// Tells a task instead, of a process whose end `collect` has not told yet: to
+    /// be called by whoever calls `collect`.
+    pub(crate) fn tell_task(&self, pid: Pid) -> Watch {
+        let (waits, watch) = watch();
+        self.lock().waiting.insert(pid, waits);
+        watch
     }
 
-    fn next(&self, state: &State) -> Option<(Pid, Exit)> {
+    /// Reaps children that have ended and tells whoever waits for them, as far as
+    /// the first that nobody but the collector waits for, which it gives. `None`:
+    /// that was all.
+    pub(crate) fn collect(&self) -> Option<(u64, Change)> {
+        let mut state = self.lock();
+        while let Some((pid, change)) = self.next(&state) {
+            let waits = state.waiting.get(&pid);
+            if let Some(Waits::Collector(number)) = waits {
+                let number = *number;
+                if matches!(change, Change::Ended(_)) {
+                    state.waiting.remove(&pid);
+                }
+                return Some((number, change));
+            }
+            match (change, waits) {
+                (Change::Stopped(signal), Some(Waits::Task(_, stops))) => {
+                    stops.try_send(signal).ok();
+                }
+                (Change::Ended(exit), Some(_)) => {
+                    // Nobody listening any more is fine: the call was given up.
+                    if let Some(Waits::Task(sender, _)) = state.waiting.remove(&pid) {
+                        sender.send(exit).ok();
+                    }
+                }
+                (Change::Ended(_), None) => state.orphans += 1,
+                (Change::Stopped(_), _) => {}
+            }
+        }
+        None
+    }
+
+    /// Sends a signal to the group of a process that has not been reaped: its
+    /// number is still its own.
+    pub(crate) fn signal(&self, pid: Pid, number: i32) -> Result<(), Errno> {
+        let state = self.lock();
+        if state.waiting.contains_key(&pid) { process::signal_group(pid, number) } else { Ok(()) }
+    }
+
+    fn next(&self, state: &State) -> Option<(Pid, Change)> {
         if self.hunt.is_on() {
-            let pid = process::peek_next()?;
+            let Some(pid) = process::peek_next() else {
+                let (pid, signal) = process::next_stopped()?;
+                return Some((pid, Change::Stopped(signal)));
+            };
             if !state.waiting.contains_key(&pid) {
                 self.hunt.pass(pid);
             }
-            return process::reap_ended(pid);
+            return process::reap_ended(pid).map(|(pid, exit)| (pid, Change::Ended(exit)));
         }
-        process::reap_next()
+        process::next_change()
     }
 
     /// How many processes were reaped that somebody else had started: what

@@ -3,10 +3,11 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use tokio::sync::oneshot;
+use nix::unistd::Pid;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tool_protocol::{Signal, limits};
 
@@ -14,10 +15,10 @@ use super::hear::{Event, Hear};
 use super::leader::VERB;
 use super::output::Capture;
 use super::plan::Plan;
-use super::plumbing::{Io, Plumbing};
-use super::reaper::{Reaper, Started};
-use super::supervise::{Outcome, Reins, supervise};
-use super::terminal::{Laid, Terminal, Told, own_program};
+use super::plumbing::{Io, Ours, Plumbing};
+use super::reaper::{Reaper, Watch};
+use super::supervise::{Outcome, Reins, after, supervise};
+use super::terminal::{Laid, Leader, Told, own_program};
 use super::tree::{Target, Trees};
 use crate::os::cgroup::{Group, Tree};
 use crate::os::descriptors;
@@ -43,7 +44,11 @@ pub(crate) struct Report {
 impl Report {
     /// Of a tool that was to be ended by a signal before it was started.
     pub(crate) fn ended_by(signal: Signal) -> Report {
-        let outcome = Outcome::Exited(Exit::Signal(signal.number()));
+        Report::of(Outcome::Exited(Exit::Signal(signal.number())))
+    }
+
+    /// Without output.
+    fn of(outcome: Outcome) -> Report {
         Report { outcome, stdout: Vec::new(), stderr: Vec::new(), unkillable: 0 }
     }
 }
@@ -128,7 +133,7 @@ impl Executor {
             leads: Leads::Session,
             cgroup: group.map(Group::as_fd),
         };
-        match self.reaper.start(&image) {
+        match self.reaper.start(&image, None) {
             Err(error) if error.step == Step::Exec => Ok(()),
             Err(error) => Err(error.errno),
             Ok(_) => Err(Errno::EPERM),
@@ -151,31 +156,68 @@ impl Executor {
         &self.trees
     }
 
-    /// Runs the plan to its end; `place` is held until its processes have ended,
-    /// which may be before its output was taken. When this returns, the tool's process has
-    /// ended; where something else than the process ended the call, so has
-    /// every process of it.
-    pub(crate) async fn run(
+    /// Starts the plan. With `collector` it is `Reaper::collect` that tells of its
+    /// end, until a task is to be told.
+    pub(crate) fn start(
         &self,
         plan: &Approved<Plan>,
         io: Io,
+        collector: Option<u64>,
+    ) -> Result<Running, RunError> {
+        let group = self.take_group();
+        match self.start_in(plan.get(), io, group.as_ref(), collector) {
+            Ok(mut running) => {
+                self.trees.leads(running.pid, plan.get().call);
+                running.group = group;
+                Ok(running)
+            }
+            Err(error) => {
+                self.give_back(group);
+                Err(error)
+            }
+        }
+    }
+
+    /// A task will attend to a call of whose end the collector was to be told;
+    /// `stopped` is a signal that it was told of already.
+    pub(crate) fn let_go(&self, running: &mut Running, stopped: Option<i32>) {
+        if running.watch.is_none() {
+            running.watch = Some(self.reaper.tell_task(running.pid));
+        }
+        running.stopped = stopped;
+    }
+
+    /// The process of a call that nobody attended to has ended.
+    pub(crate) fn ended(&self, running: Running, exit: Exit) -> Report {
+        self.trees.ended(running.pid);
+        self.give_back(running.group);
+        Report::of(Outcome::Exited(exit))
+    }
+
+    /// Attends to a call until its end; `place` is held until its processes have
+    /// ended, which may be before its output was taken. When this returns, the
+    /// tool's process has ended; where something else than the process ended the
+    /// call, so has every process of it.
+    pub(crate) async fn attend(
+        &self,
+        plan: &Approved<Plan>,
+        running: Running,
         mut hear: Hear,
         place: impl Send,
     ) -> Result<Report, RunError> {
-        let group = self.take_group();
-        let started = self.start(plan.get(), io, group.as_ref());
-        let Running { pid, mut end, ours, terminal } = match started {
-            Ok(running) => running,
-            Err(error) => {
-                self.give_back(group);
-                return Err(error);
-            }
-        };
-        tracing::debug!(%pid, "started");
-        self.trees.leads(pid, plan.get().call);
-        let mut reins = Reins { pid, terminal };
-        let master = match self.introduce(&mut reins, &ours, &mut hear).await {
-            Ok(master) => master,
+        let Running { pid, began, stopped, watch, ours, masters, leader, group } = running;
+        // The collector has let it go; if not, there would be nobody to wait for.
+        let Watch { mut end, stops } = watch.unwrap_or_else(|| self.reaper.tell_task(pid));
+        let (relay, relayed) = mpsc::channel(4);
+        let relay = (ours.relays() && leader.is_some()).then_some(relay);
+        let mut reins = Reins { pid, stops, relay, leader };
+        let timeout = plan.get().timeout;
+        let left = || timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+        if let Some(signal) = stopped {
+            hear.tell(Event::Stopped(signal));
+        }
+        let masters = match self.introduce(masters, &mut reins, &ours, &mut hear, left()).await {
+            Ok(masters) => masters,
             Err(error) => {
                 self.trees.ended(pid);
                 self.await_end(&mut end).await;
@@ -186,8 +228,9 @@ impl Executor {
         let finish = CancellationToken::new();
         let (capture, overflow) = Capture::new(limits::MAX_FRAME);
         let watch = async {
-            let timeout = plan.get().timeout;
-            let outcome = supervise(&mut reins, &mut end, &mut hear, timeout, overflow).await;
+            let reaper = &self.reaper;
+            let outcome =
+                supervise(reaper, &mut reins, &mut end, &mut hear, left(), overflow).await;
             let mut unkillable = 0;
             if !matches!(outcome, Outcome::Exited(_)) {
                 let target = Target { call: plan.get().call, leader: pid, group: group.as_ref() };
@@ -200,40 +243,60 @@ impl Executor {
             (outcome, unkillable)
         };
         let ((outcome, unkillable), (stdout, stderr)) =
-            tokio::join!(watch, ours.carry(master, &capture, &finish, self.stall));
+            tokio::join!(watch, ours.carry(masters, relayed, &capture, &finish, self.stall));
         self.give_back(group);
         Ok(Report { outcome, stdout, stderr, unkillable })
     }
 
-    fn start(&self, plan: &Plan, io: Io, group: Option<&Group>) -> Result<Running, RunError> {
-        let wanted = io.terminal().cloned();
+    fn start_in(
+        &self,
+        plan: &Plan,
+        io: Io,
+        group: Option<&Group>,
+        collector: Option<u64>,
+    ) -> Result<Running, RunError> {
+        let wanted = io.terminals().to_vec();
         let plumbing = Plumbing::lay(io, &self.null).map_err(RunError::Resources)?;
         let mut descriptors = plumbing.theirs();
         let mark = self.trees.marks().map(|marks| marks.mark(plan.call).as_limits());
         let mut limits: Vec<Limit> = self.files.map(Limit::files).into_iter().collect();
         limits.extend_from_slice(&plan.limits);
-        let Some(wanted) = wanted else {
+        let others = descriptors.iter().map(|(_, number)| *number);
+        let laid = if wanted.is_empty() {
+            None
+        } else {
+            Some(Laid::new(&wanted, plan, &limits, others).map_err(terminal_error)?)
+        };
+        if let Some(laid) = &laid {
+            descriptors.extend(laid.descriptors(&wanted));
+        }
+        let (pid, watch) = if let Some(first) = laid.as_ref().and_then(Laid::leader) {
+            let own = self.own_program.as_ref().ok_or(RunError::Forbidden(Errno::ENOENT))?;
+            let arguments = [c"tool-server".to_owned(), verb(), number(first)];
+            let program = Program::Open(own.as_fd());
+            // The leader itself has the mark, and hands it on; the limits are the
+            // tool's.
+            limits = mark.into_iter().flatten().collect();
+            let what = What { program, arguments: &arguments, environment: &[] };
+            self.launch(plan, what, &descriptors, &limits, group, collector)?
+        } else {
             limits.extend(mark.into_iter().flatten());
             let program = Program::Named(&plan.program);
             let what = What { program, arguments: &plan.arguments, environment: &plan.environment };
-            let Started { pid, end } = self.launch(plan, what, &descriptors, &limits, group)?;
-            drop(descriptors);
-            return Ok(Running { pid, end, ours: plumbing.keep_ours(), terminal: None });
+            self.launch(plan, what, &descriptors, &limits, group, collector)?
         };
-        let own = self.own_program.as_ref().ok_or(RunError::Forbidden(Errno::ENOENT))?;
-        let others = descriptors.iter().map(|(_, number)| *number);
-        // The leader itself has the mark, and hands it on; the limits are the
-        // tool's.
-        let laid = Laid::new(&wanted, plan, limits, others).map_err(terminal_error)?;
-        descriptors.extend(laid.descriptors(&wanted));
-        let arguments = [c"tool-server".to_owned(), verb(), number(laid.first)];
-        let what =
-            What { program: Program::Open(own.as_fd()), arguments: &arguments, environment: &[] };
-        let limits: Vec<Limit> = mark.into_iter().flatten().collect();
-        let Started { pid, end } = self.launch(plan, what, &descriptors, &limits, group)?;
         drop(descriptors);
-        let terminal = Some(laid.keep_ours());
-        Ok(Running { pid, end, ours: plumbing.keep_ours(), terminal })
+        let (masters, leader) = laid.map_or((Vec::new(), None), Laid::keep_ours);
+        Ok(Running {
+            pid,
+            began: Instant::now(),
+            stopped: None,
+            watch,
+            ours: plumbing.keep_ours(),
+            masters,
+            leader,
+            group: None,
+        })
     }
 
     fn launch(
@@ -243,7 +306,8 @@ impl Executor {
         descriptors: &[(BorrowedFd<'_>, RawFd)],
         limits: &[Limit],
         group: Option<&Group>,
-    ) -> Result<Started, RunError> {
+        collector: Option<u64>,
+    ) -> Result<(Pid, Option<Watch>), RunError> {
         let image = Image {
             program: what.program,
             arguments: what.arguments,
@@ -255,36 +319,41 @@ impl Executor {
             leads: Leads::Session,
             cgroup: group.map(Group::as_fd),
         };
-        self.reaper.start(&image).map_err(|error| failed(error.step, error.errno))
+        self.reaper.start(&image, collector).map_err(|error| failed(error.step, error.errno))
     }
 
-    /// Where there is a terminal: waits until its leader has started the tool, and
-    /// gives the end that relays to whoever does.
+    /// Where there is a leader: waits until it has started the tool. Gives the ends
+    /// of terminals that relay to whoever does; those that are relayed here come
+    /// back.
     async fn introduce(
         &self,
+        masters: Vec<OwnedFd>,
         reins: &mut Reins,
-        ours: &super::plumbing::Ours,
+        ours: &Ours,
         hear: &mut Hear,
-    ) -> Result<Option<OwnedFd>, RunError> {
-        let Some(terminal) = &mut reins.terminal else { return Ok(None) };
-        let told = tokio::select! {
-            biased;
-            told = terminal.told() => told,
-            // The program may lie where nothing answers. Whoever supervises ends it.
-            () = hear.gone.cancelled() => return Ok(None),
-            () = hear.stop.cancelled() => return Ok(None),
-        };
-        match told {
-            Some(Told::Failed(step, errno)) => return Err(failed(step, errno)),
-            // That it is gone already comes by the reaper.
-            Some(Told::Runs | Told::Stopped(_)) | None => {}
+        left: Option<Duration>,
+    ) -> Result<Vec<OwnedFd>, RunError> {
+        if let Some(leader) = &mut reins.leader {
+            let told = tokio::select! {
+                biased;
+                told = leader.told() => told,
+                // The program may lie where nothing answers. Whoever supervises
+                // ends it.
+                () = hear.gone.cancelled() => return Ok(Vec::new()),
+                () = hear.stop.cancelled() => return Ok(Vec::new()),
+                () = after(left) => return Ok(Vec::new()),
+            };
+            match told {
+                Some(Told::Failed(step, errno)) => return Err(failed(step, errno)),
+                // That it is gone already comes by the reaper.
+                Some(Told::Runs | Told::Stopped(_)) | None => {}
+            }
         }
-        let master = terminal.master().map_err(RunError::Resources)?;
-        if ours.relays() {
-            return Ok(Some(master));
+        if ours.relays() || masters.is_empty() {
+            return Ok(masters);
         }
-        hear.tell(Event::Pty(master));
-        Ok(None)
+        hear.tell(Event::Pty(masters));
+        Ok(Vec::new())
     }
 
     /// After its tree was killed the process ends at once, unless the kernel
@@ -306,11 +375,19 @@ impl Executor {
 }
 
 /// A process of a call, and what stays here of it.
-struct Running {
-    pid: nix::unistd::Pid,
-    end: oneshot::Receiver<Exit>,
-    ours: super::plumbing::Ours,
-    terminal: Option<Terminal>,
+#[derive(Debug)]
+pub(crate) struct Running {
+    pid: Pid,
+    /// When: its timeout counts from here, whoever attends to it.
+    began: Instant,
+    /// By which signal it was stopped before anybody attended to it.
+    stopped: Option<i32>,
+    /// Where a task is told of it.
+    watch: Option<Watch>,
+    ours: Ours,
+    masters: Vec<OwnedFd>,
+    leader: Option<Leader>,
+    group: Option<Group>,
 }
 
 /// A program, and what it is given.

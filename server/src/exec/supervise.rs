@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use nix::unistd::Pid;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::hear::{Event, Hear, Order};
-use super::terminal::{Terminal, Told};
-use crate::os::process::{Exit, signal_group, takes_by_default};
+use super::reaper::Reaper;
+use super::terminal::{Leader, Told};
+use crate::os::process::{Exit, takes_by_default};
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,13 +31,18 @@ pub(crate) enum Outcome {
 pub(crate) struct Reins {
     /// The tool's own process, or the leader of its session.
     pub(crate) pid: Pid,
-    /// What it runs beneath.
-    pub(crate) terminal: Option<Terminal>,
+    /// Where the tool has no leader: the signals that stopped it.
+    pub(crate) stops: mpsc::Receiver<i32>,
+    /// Where its terminal is relayed here: who tells of stops, in their place.
+    pub(crate) relay: Option<mpsc::Sender<i32>>,
+    /// That leader.
+    pub(crate) leader: Option<Leader>,
 }
 
 /// Waits for the first thing that ends the call. The tree is still to be ended
 /// where that was not the process itself.
-pub(crate) async fn supervise(
+pub(super) async fn supervise(
+    reaper: &Reaper,
     reins: &mut Reins,
     end: &mut oneshot::Receiver<Exit>,
     hear: &mut Hear,
@@ -44,17 +50,14 @@ pub(crate) async fn supervise(
     overflow: oneshot::Receiver<usize>,
 ) -> Outcome {
     // No clock is started where there is nothing to wait for.
-    let deadline = async {
-        match timeout {
-            Some(timeout) => sleep(timeout).await,
-            None => std::future::pending().await,
-        }
-    };
+    let deadline = after(timeout);
     tokio::pin!(deadline, overflow);
     let mut capturing = true;
-    let mut leader = reins.terminal.is_some();
+    // Whether SIGSTOP was sent where SIGTSTP was asked for.
+    let mut masked = false;
+    let mut leader = reins.leader.is_some();
     for order in hear.early() {
-        follow(reins, hear, order);
+        masked |= follow(reaper, reins, hear, order);
     }
     loop {
         tokio::select! {
@@ -65,9 +68,18 @@ pub(crate) async fn supervise(
             }
             () = hear.gone.cancelled() => return Outcome::CallerGone,
             () = hear.stop.cancelled() => return Outcome::Interrupted,
-            Some(order) = hear.orders.recv() => follow(reins, hear, order),
-            told = told(&mut reins.terminal), if leader => match told {
-                Some(Told::Stopped(number)) => hear.tell(Event::Stopped(number)),
+            Some(order) = hear.orders.recv() => masked |= follow(reaper, reins, hear, order),
+            Some(signal) = reins.stops.recv(), if !leader => {
+                // What was sent in place of SIGTSTP is told as that.
+                let masked = std::mem::take(&mut masked) && signal == libc::SIGSTOP;
+                hear.tell(Event::Stopped(if masked { libc::SIGTSTP } else { signal }));
+            }
+            told = told(&mut reins.leader), if leader => match told {
+                Some(Told::Stopped(number)) => match &reins.relay {
+                    // As good as told once it waits: more are as good as one.
+                    Some(relay) => drop(relay.try_send(number)),
+                    None => hear.tell(Event::Stopped(number)),
+                },
                 Some(_) => {}
                 // Its own end comes by the reaper.
                 None => leader = false,
@@ -81,32 +93,42 @@ pub(crate) async fn supervise(
     }
 }
 
-async fn told(terminal: &mut Option<Terminal>) -> Option<Told> {
-    match terminal {
-        Some(terminal) => terminal.told().await,
+/// Ready when the time is over; never where there is none.
+pub(super) async fn after(timeout: Option<Duration>) {
+    match timeout {
+        Some(timeout) => sleep(timeout).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn told(leader: &mut Option<Leader>) -> Option<Told> {
+    match leader {
+        Some(leader) => leader.told().await,
         None => None,
     }
 }
 
-fn follow(reins: &Reins, hear: &Hear, order: Order) {
-    match (order, &reins.terminal) {
+/// Does what is asked; says whether the tool was stopped in place of SIGTSTP.
+fn follow(reaper: &Reaper, reins: &Reins, hear: &Hear, order: Order) -> bool {
+    match (order, &reins.leader) {
         (Order::QueryStarted, _) => hear.tell(Event::Started),
-        (Order::Signal(signal), Some(terminal)) => terminal.signal(signal.number()),
-        (Order::Resize(size), Some(terminal)) => terminal.resize(size),
-        (Order::Foreground(front), Some(terminal)) => terminal.set_foreground(front),
-        (Order::Signal(signal), None) => signal_tool(reins.pid, signal.number(), hear),
+        (Order::Signal(signal), Some(leader)) => leader.signal(signal.number()),
+        (Order::Resize(size), Some(leader)) => leader.resize(size),
+        (Order::Foreground(front), Some(leader)) => leader.set_foreground(front),
+        (Order::Signal(signal), None) => return signal_tool(reaper, reins.pid, signal.number()),
         (Order::Resize(_) | Order::Foreground(_), None) => {}
     }
+    false
 }
 
 /// Signals the group of a tool that leads a session. The kernel does not stop
-/// such a group at SIGTSTP where that has its default action: SIGSTOP does.
-fn signal_tool(pid: Pid, number: i32, hear: &Hear) {
+/// such a group at SIGTSTP where that has its default action: SIGSTOP does, and
+/// this says so.
+fn signal_tool(reaper: &Reaper, pid: Pid, number: i32) -> bool {
     let stops = number == libc::SIGTSTP && takes_by_default(pid, number);
     let number = if stops { libc::SIGSTOP } else { number };
-    match signal_group(pid, number) {
-        Ok(()) if stops => hear.tell(Event::Stopped(libc::SIGTSTP)),
-        Ok(()) => {}
-        Err(errno) => tracing::debug!(%pid, number, %errno, "the signal did not reach the tool"),
+    if let Err(errno) = reaper.signal(pid, number) {
+        tracing::debug!(%pid, number, %errno, "the signal did not reach the tool");
     }
+    stops
 }

@@ -1,8 +1,9 @@
-//! A call's terminal, as the server has it: a pty, and the leader of its session
-//! (`leader`), which the tool runs beneath.
+//! A call's terminals, as the server has them: ptys, and where one of them is the
+//! controlling one the leader of its session (`leader`), which the tool runs
+//! beneath.
 //!
-//! Owns: what the leader is told and tells. Must not: read or write the
-//! terminal; `run` does, where the caller cannot.
+//! Owns: what the leader is told and tells. Must not: read or write a terminal,
+//! or keep its master: whoever relays can hang it up.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream as StdStream;
@@ -19,7 +20,7 @@ use super::leader::{Task, word};
 use super::plan::Plan;
 use crate::os::limit::Limit;
 use crate::os::spawn::Step;
-use crate::os::terminal::{Pair, set_size};
+use crate::os::terminal::Pair;
 
 /// This program, to be executed anew as a leader; `None` where /proc does not
 /// show it.
@@ -28,72 +29,101 @@ pub(crate) fn own_program() -> Option<OwnedFd> {
     nix::fcntl::open("/proc/self/exe", flags, Mode::empty()).ok()
 }
 
-/// Everything that exists before the leader does.
+/// The terminals of a call before anything runs.
 #[derive(Debug)]
 pub(crate) struct Laid {
-    /// What the leader gets, in the order of its numbers.
-    slave: OwnedFd,
+    /// In the order in which they were asked for.
+    pairs: Vec<Pair>,
+    lead: Option<Lead>,
+}
+
+/// What a leader gets.
+#[derive(Debug)]
+struct Lead {
+    /// Which of the terminals is the controlling one.
+    controlling: usize,
     theirs: OwnedFd,
     task: OwnedFd,
-    /// The lowest of those numbers.
-    pub(crate) first: RawFd,
-    terminal: Terminal,
+    /// The lowest number of its three descriptors.
+    first: RawFd,
+    control: UnixStream,
 }
 
 impl Laid {
-    /// Makes a terminal for a tool whose other descriptors get these numbers.
+    /// Makes the terminals for a tool whose other descriptors get these numbers.
     pub(crate) fn new(
-        wanted: &Wanted,
+        wanted: &[Wanted],
         plan: &Plan,
-        limits: Vec<Limit>,
+        limits: &[Limit],
         others: impl Iterator<Item = RawFd>,
     ) -> Result<Laid, Errno> {
-        let Pair { master, slave } = Pair::new(wanted)?;
+        let pairs = wanted.iter().map(Pair::new).collect::<Result<Vec<_>, _>>()?;
+        let controlling = wanted.iter().enumerate().find(|(_, terminal)| terminal.controlling);
+        let Some((controlling, terminal)) = controlling else {
+            return Ok(Laid { pairs, lead: None });
+        };
         let (ours, theirs) = StdStream::pair().map_err(|error| number(&error))?;
         ours.set_nonblocking(true).map_err(|error| number(&error))?;
         let control = UnixStream::from_std(ours).map_err(|error| number(&error))?;
-        let behind = wanted.fds.iter().filter_map(|number| RawFd::try_from(*number).ok());
-        let mut descriptors: Vec<RawFd> = others.chain(behind).collect();
+        let mut descriptors: Vec<RawFd> = others.chain(wanted.iter().flat_map(numbers)).collect();
         descriptors.sort_unstable();
         let task = Task {
-            foreground: wanted.foreground,
+            foreground: terminal.foreground,
             umask: plan.umask,
-            limits,
+            limits: limits.to_vec(),
             program: plan.program.clone(),
             arguments: plan.arguments.clone(),
             environment: plan.environment.clone(),
             descriptors,
         };
-        let first = task.descriptors.last().copied().unwrap_or(0).max(2) + 1;
+        // The lowest three in a row that the tool does not use.
+        let free = |first: &RawFd| {
+            task.descriptors.iter().all(|number| !(*first..*first + 3).contains(number))
+        };
+        let first = (3..).find(free).unwrap_or(3);
         let task = task.write().map_err(|error| number(&error))?;
-        let terminal = Terminal { master, control };
-        Ok(Laid { slave, theirs: theirs.into(), task, first, terminal })
+        let lead = Lead { controlling, theirs: theirs.into(), task, first, control };
+        Ok(Laid { pairs, lead: Some(lead) })
     }
 
-    /// What the leader has beside the tool's other descriptors.
-    pub(crate) fn descriptors(&self, wanted: &Wanted) -> Vec<(BorrowedFd<'_>, RawFd)> {
-        let behind = wanted.fds.iter().filter_map(|number| RawFd::try_from(*number).ok());
-        let own = [&self.slave, &self.theirs, &self.task];
-        behind
-            .map(|number| (self.slave.as_fd(), number))
-            .chain(own.into_iter().map(AsFd::as_fd).zip(self.first..))
-            .collect()
+    /// Where a leader finds its own descriptors; none where there is no leader.
+    pub(crate) fn leader(&self) -> Option<RawFd> {
+        self.lead.as_ref().map(|lead| lead.first)
     }
 
-    /// What stays here once the leader runs: its ends are closed.
-    pub(crate) fn keep_ours(self) -> Terminal {
-        self.terminal
+    /// What the tool has of them, and the leader beside.
+    pub(crate) fn descriptors<'a>(&'a self, wanted: &[Wanted]) -> Vec<(BorrowedFd<'a>, RawFd)> {
+        let mut all = Vec::new();
+        for (pair, wanted) in self.pairs.iter().zip(wanted) {
+            all.extend(numbers(wanted).map(|number| (pair.slave.as_fd(), number)));
+        }
+        if let Some(lead) = &self.lead
+            && let Some(pair) = self.pairs.get(lead.controlling)
+        {
+            let own = [&pair.slave, &lead.theirs, &lead.task].map(AsFd::as_fd);
+            all.extend(own.into_iter().zip(lead.first..));
+        }
+        all
     }
+
+    /// What stays here once the process runs: its ends are closed.
+    pub(crate) fn keep_ours(self) -> (Vec<OwnedFd>, Option<Leader>) {
+        let masters = self.pairs.into_iter().map(|pair| pair.master).collect();
+        (masters, self.lead.map(|lead| Leader { control: lead.control }))
+    }
+}
+
+fn numbers(wanted: &Wanted) -> impl Iterator<Item = RawFd> {
+    wanted.fds.iter().filter_map(|number| RawFd::try_from(*number).ok())
 }
 
 fn number(error: &std::io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
 
-/// A terminal whose leader runs.
+/// A leader that runs.
 #[derive(Debug)]
-pub(crate) struct Terminal {
-    master: OwnedFd,
+pub(crate) struct Leader {
     control: UnixStream,
 }
 
@@ -108,12 +138,7 @@ pub(crate) enum Told {
     Stopped(i32),
 }
 
-impl Terminal {
-    /// The end that relays.
-    pub(crate) fn master(&self) -> Result<OwnedFd, Errno> {
-        self.master.try_clone().map_err(|error| number(&error))
-    }
-
+impl Leader {
     /// The next thing that the leader tells; `None` once it is gone. Giving up
     /// the future loses nothing: words come whole.
     pub(crate) async fn told(&mut self) -> Option<Told> {
@@ -134,25 +159,24 @@ impl Terminal {
 
     /// Sends a signal to the group in the terminal's foreground.
     pub(crate) fn signal(&self, signal: i32) {
-        self.tell(word::SIGNAL, u8::try_from(signal).unwrap_or(0));
+        self.tell(word::SIGNAL, u16::try_from(signal).unwrap_or(0), 0);
     }
 
     /// Puts the tool in the foreground, or not.
     pub(crate) fn set_foreground(&self, front: bool) {
-        self.tell(word::FOREGROUND, u8::from(front));
+        self.tell(word::FOREGROUND, u16::from(front), 0);
     }
 
     /// Changes the size of the window.
     pub(crate) fn resize(&self, size: Size) {
-        if let Err(errno) = set_size(self.master.as_fd(), size) {
-            tracing::debug!(%errno, "the terminal keeps its size");
-        }
+        self.tell(word::SIZE, size.rows, size.cols);
     }
 
-    fn tell(&self, kind: u8, number: u8) {
+    fn tell(&self, kind: u8, first: u16, second: u16) {
+        let ([a, b], [c, d]) = (first.to_be_bytes(), second.to_be_bytes());
         // A leader that does not read was stopped by its own tool: what it is
         // told then is lost, as a signal to a dead process is.
-        if let Err(error) = self.control.try_write(&[kind, number]) {
+        if let Err(error) = self.control.try_write(&[kind, a, b, c, d]) {
             tracing::debug!(%error, "the leader was not told");
         }
     }

@@ -1,26 +1,22 @@
-//! Connections: taken as long as there are descriptors for them, and only from
-//! peers that may use the socket.
+//! Who may connect, and how many: what holds for every connection.
 //!
 //! Each connection has a budget of descriptors, and there are only as many
 //! connections at once as the process's limit pays for: the others wait in the
 //! kernel's queue, and nobody meets a server that has run out.
 
-use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::net::UnixListener;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tool_protocol::{Code, Refusal, Reply, Text};
+use tool_protocol::{Code, Refusal, Request, Text};
 use tracing::warn;
 
-use super::connection::{Patience, close_socket};
+use super::connection::Patience;
 use super::operation::Reload;
-use super::session;
 use crate::broker::{Broker, Peer};
 use crate::os::descriptors::peer;
 use crate::os::foreign::Spare;
@@ -77,6 +73,21 @@ impl Limits {
     pub(crate) fn within(mut self, descriptors: u64) -> Limits {
         self.connections = self.connections.min(paid_for(descriptors));
         self
+    }
+
+    /// Whether a request is within them.
+    pub(crate) fn check(&self, request: &Request) -> Result<(), Refusal> {
+        let (bytes, arguments, variables) = (request.size(), request.args.len(), request.env.len());
+        if bytes <= self.request_bytes
+            && arguments <= self.arguments
+            && variables <= self.environment
+        {
+            return Ok(());
+        }
+        let message = format!(
+            "the request is too large: {bytes} bytes, {arguments} arguments, {variables} variables"
+        );
+        Err(Refusal::new(Code::RequestTooLarge, message))
     }
 
     /// With the two times that a peer may take.
@@ -190,88 +201,13 @@ impl Shared {
     }
 }
 
-/// Connections at once on the control socket, beside all others.
-const CONTROL_CONNECTIONS: usize = 16;
-
-/// Takes connections.
-#[derive(Debug)]
-pub(crate) struct Acceptor {
-    room: Arc<Semaphore>,
-    control: Arc<Semaphore>,
-    /// Cancelled when no connection is taken any more.
-    closed: CancellationToken,
-}
-
-impl Acceptor {
-    /// With room for so many, on so many sockets: each socket holds one place
-    /// while it waits for a connection, so that none can shut another out.
-    pub(crate) fn new(limits: &Limits, sockets: usize, closed: CancellationToken) -> Acceptor {
-        let room = Arc::new(Semaphore::new(limits.connections.saturating_add(sockets)));
-        Acceptor { room, control: Arc::new(Semaphore::new(CONTROL_CONNECTIONS)), closed }
-    }
-
-    /// Takes the connections of one socket until it is closed.
-    pub(crate) async fn run(&self, listener: UnixListener, context: Context) {
-        let context = Arc::new(context);
-        let mut warned: Option<Instant> = None;
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = self.closed.cancelled() => return,
-                accepted = self.accept(&listener, &context) => accepted,
-            };
-            let (socket, room) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    // Out of descriptors or memory: that passes. A pause, so as
-                    // not to spin; the peer waits in the kernel's queue.
-                    if warned.is_none_or(|last| last.elapsed() > Duration::from_secs(10)) {
-                        warn!(%error, "cannot take a connection; trying again");
-                        warned = Some(Instant::now());
-                    }
-                    sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-            };
-            let context = Arc::clone(&context);
-            tokio::spawn(async move {
-                match identify(&socket, &context) {
-                    Ok(peer) => session::serve(socket, context, peer).await,
-                    Err(refusal) => {
-                        refuse(&socket, refusal);
-                        close_socket(socket);
-                    }
-                }
-                drop(room);
-            });
-        }
-    }
-
-    async fn accept(
-        &self,
-        listener: &UnixListener,
-        context: &Context,
-    ) -> io::Result<(tokio::net::UnixStream, OwnedSemaphorePermit)> {
-        let room = if context.rules.control { &self.control } else { &self.room };
-        let room = match Arc::clone(room).try_acquire_owned() {
-            Ok(room) => room,
-            Err(_) => {
-                // Whoever is idle makes room; else somebody has to be done first.
-                context.shared.crowded.notify_one();
-                Arc::clone(room).acquire_owned().await.map_err(io::Error::other)?
-            }
-        };
-        let (socket, _) = listener.accept().await?;
-        Ok((socket, room))
-    }
-}
-
 /// What uid_t shows of a user of another user namespace (kernel.overflowuid).
 const OVERFLOW_UID: u32 = 65_534;
 
-fn identify(socket: &tokio::net::UnixStream, context: &Context) -> Result<Peer, Refusal> {
+/// Who connected, if they may.
+pub(super) fn identify(socket: &UnixStream, context: &Context) -> Result<Peer, Refusal> {
     let rules = &context.rules;
-    let (uid, gid) = peer(std::os::fd::AsFd::as_fd(socket)).map_err(|errno| {
+    let (uid, gid) = peer(socket.as_fd()).map_err(|errno| {
         Refusal::new(Code::PeerRefused, format!("who is calling is not known: {errno}"))
     })?;
     if uid == OVERFLOW_UID {
@@ -285,12 +221,4 @@ fn identify(socket: &tokio::net::UnixStream, context: &Context) -> Result<Peer, 
     let message =
         format!("uid {uid}, gid {gid} may not use this socket: see peers.uids, peers.gids");
     Err(Refusal::new(Code::PeerRefused, message))
-}
-
-fn refuse(socket: &tokio::net::UnixStream, refusal: Refusal) {
-    let payload = Reply::refused(refusal).to_payload();
-    if let Some(prefix) = tool_protocol::frame::prefix(payload.len()) {
-        // One try: a peer that may not be here is not waited for.
-        drop(socket.try_write(&[prefix.as_slice(), &payload].concat()));
-    }
 }

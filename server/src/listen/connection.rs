@@ -5,7 +5,7 @@
 //! not read cannot keep the server from hearing it.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,7 +70,45 @@ pub(crate) struct Writer {
     codec: LengthDelimitedCodec,
     buffer: BytesMut,
     /// What goes with a byte of the buffer, and how many come before that.
-    passing: Option<(usize, OwnedFd)>,
+    passing: Option<(usize, Vec<OwnedFd>)>,
+}
+
+/// What was received of a connection before somebody reads it.
+#[derive(Debug, Default)]
+pub(crate) struct Come {
+    /// Not parsed.
+    pub(crate) bytes: BytesMut,
+    /// They came with those bytes.
+    pub(crate) descriptors: Vec<Foreign>,
+    /// Why others are gone.
+    pub(crate) lost: Option<Code>,
+}
+
+impl Come {
+    /// Receives what is there, into `room`; the bytes stay there.
+    pub(crate) fn receive(
+        socket: BorrowedFd<'_>,
+        room: &mut [u8],
+        spare: &Spare,
+        parked: usize,
+    ) -> io::Result<(usize, Vec<Foreign>, Option<Code>)> {
+        let own = PENDING_EACH.saturating_sub(parked);
+        let Received { bytes, mut descriptors, truncated } =
+            descriptors::receive(socket, room, own + spare.room())?;
+        let mut short = truncated;
+        for one in descriptors.iter_mut().skip(own) {
+            match spare.take() {
+                Some(place) => one.set_place(place),
+                None => short = true,
+            }
+        }
+        let flood = parked + descriptors.len() > limits::MAX_FDS;
+        let lost = if flood { Some(Code::BadFds) } else { short.then_some(Code::Busy) };
+        if lost.is_some() {
+            descriptors.clear();
+        }
+        Ok((bytes, descriptors, lost))
+    }
 }
 
 /// How much is read at once.
@@ -84,7 +122,12 @@ const SPARE: usize = 256;
 const PENDING_EACH: usize = 3;
 
 /// Splits a connection in its halves.
-pub(crate) fn split(socket: UnixStream, patience: Patience, spare: Spare) -> (Reader, Writer) {
+pub(crate) fn split(
+    socket: UnixStream,
+    patience: Patience,
+    spare: Spare,
+    come: Come,
+) -> (Reader, Writer) {
     let socket = Arc::new(socket);
     let codec = || {
         LengthDelimitedCodec::builder()
@@ -95,12 +138,12 @@ pub(crate) fn split(socket: UnixStream, patience: Patience, spare: Spare) -> (Re
     let reader = Reader {
         socket: Arc::clone(&socket),
         codec: codec(),
-        buffer: BytesMut::new(),
-        parked: Vec::new(),
+        received: come.bytes.len() as u64,
+        parked: come.descriptors.into_iter().map(|one| (come.bytes.len() as u64, one)).collect(),
+        buffer: come.bytes,
         descriptors: Vec::new(),
-        lost: None,
+        lost: come.lost,
         spare,
-        received: 0,
         parsed: 0,
         patience,
         deadline: Some(Instant::now() + patience.first),
@@ -203,29 +246,18 @@ impl Reader {
             self.buffer.resize(start + room, 0);
             let room = self.buffer.get_mut(start..).unwrap_or_default();
             let socket = &self.socket;
-            let own = PENDING_EACH.saturating_sub(self.parked.len());
-            let most = own + self.spare.room();
+            let (spare, parked) = (&self.spare, self.parked.len());
             let result = socket
-                .try_io(Interest::READABLE, || descriptors::receive(socket.as_fd(), room, most));
+                .try_io(Interest::READABLE, || Come::receive(socket.as_fd(), room, spare, parked));
             match result {
-                Ok(Received { bytes, descriptors, truncated }) => {
+                Ok((bytes, descriptors, lost)) => {
                     self.buffer.truncate(start + bytes);
-                    let mut short = truncated;
                     self.received += bytes as u64;
                     let at = self.received;
-                    for (index, mut one) in descriptors.into_iter().enumerate() {
-                        if index >= own {
-                            match self.spare.take() {
-                                Some(place) => one.set_place(place),
-                                None => short = true,
-                            }
-                        }
-                        self.parked.push((at, one));
-                    }
-                    let flood = self.parked.len() > limits::MAX_FDS;
-                    if short || flood {
+                    self.parked.extend(descriptors.into_iter().map(|one| (at, one)));
+                    if lost.is_some() {
                         self.parked.clear();
-                        self.lost = Some(if flood { Code::BadFds } else { Code::Busy });
+                        self.lost = lost;
                     }
                     return Ok(bytes);
                 }
@@ -252,7 +284,7 @@ pub(crate) fn close(reader: Reader, writer: Writer) {
 /// Closes a connection.
 pub(crate) fn close_socket(socket: UnixStream) {
     if let Ok(socket) = socket.into_std() {
-        close_connection(socket);
+        close_connection(socket, |_| {});
     }
 }
 
@@ -275,9 +307,13 @@ impl Writer {
         self.codec.encode(Bytes::from(payload), &mut self.buffer)
     }
 
-    /// Adds a JSON payload whose first byte takes a descriptor along.
-    pub(crate) fn queue_with(&mut self, payload: Vec<u8>, descriptor: OwnedFd) -> io::Result<()> {
-        self.passing = Some((self.buffer.len(), descriptor));
+    /// Adds a JSON payload whose first byte takes descriptors along.
+    pub(crate) fn queue_with(
+        &mut self,
+        payload: Vec<u8>,
+        descriptors: Vec<OwnedFd>,
+    ) -> io::Result<()> {
+        self.passing = Some((self.buffer.len(), descriptors));
         self.queue(payload)
     }
 
@@ -327,8 +363,8 @@ impl Writer {
     fn try_write(&self) -> io::Result<usize> {
         match &self.passing {
             None => self.socket.try_write(&self.buffer),
-            Some((0, descriptor)) => self.socket.try_io(Interest::WRITABLE, || {
-                descriptors::send_with(self.socket.as_fd(), &self.buffer, descriptor.as_fd())
+            Some((0, passing)) => self.socket.try_io(Interest::WRITABLE, || {
+                descriptors::send_with(self.socket.as_fd(), &self.buffer, passing)
             }),
             // What comes before goes without it.
             Some((before, _)) => {

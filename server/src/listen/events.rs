@@ -39,7 +39,7 @@ pub(super) fn queue(writer: &mut Writer, event: Event) -> std::io::Result<()> {
             writer.queue(json(&Message::Stopped(name))?)
         }
         Event::Credit(bytes) => writer.queue(json(&Message::Window(bytes))?),
-        Event::Pty(master) => writer.queue_with(json(&Message::Pty(true))?, master),
+        Event::Pty(masters) => writer.queue_with(json(&Message::Pty(true))?, masters),
     }
 }
 
@@ -48,6 +48,7 @@ pub(super) fn queue_chunk(writer: &mut Writer, chunk: &Chunk) -> std::io::Result
     match chunk.source {
         Source::Stdout => writer.queue_chunk(Kind::Stdout, &chunk.bytes),
         Source::Stderr => writer.queue_chunk(Kind::Stderr, &chunk.bytes),
+        Source::Stopped(signal) => return queue(writer, Event::Stopped(signal)),
         Source::Terminal => {
             for piece in chunk.bytes.chunks(PIECE) {
                 writer.queue(json(&Message::Terminal(piece))?)?;

@@ -5,19 +5,24 @@
 //! anything about a call; that is `broker`, below.
 //!
 //! - `socket`      a listening socket: made, found dead, removed
-//! - `accept`      connections, as many as there are descriptors for
+//! - `door`        takes connections; the calls that need no session
+//! - `accept`      who may connect, and how many
+//! - `arrange`     the descriptors of a request in their places
 //! - `connection`  frames and descriptors on one connection
 //! - `session`     what a connection says: calls, their control, operations
 //! - `events`      what a call tells meanwhile, as messages
 //! - `operation`   health, tools, status, reload
 
 mod accept;
+mod arrange;
 mod connection;
+mod door;
 mod events;
 mod operation;
 mod session;
 mod socket;
 
-pub(crate) use accept::{Acceptor, Context, LEAST_DESCRIPTORS, Limits, Rules, Shared, paid_for};
+pub(crate) use accept::{Context, LEAST_DESCRIPTORS, Limits, Rules, Shared, paid_for};
+pub(crate) use door::Door;
 pub(crate) use operation::Reload;
 pub(crate) use socket::{Listening, Place, SocketError};

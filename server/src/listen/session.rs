@@ -3,10 +3,12 @@
 //! Several buffered calls may be under way at once; a `stream` or `fds` call
 //! has the connection to itself. When the peer has hung up, all its calls end.
 //!
+//! - `hear`   what the peer says
 //! - `begin`  from a request and its descriptors to what the broker takes
 //! - `input`  bytes for the tool that it has not taken yet
 
 mod begin;
+mod hear;
 mod input;
 
 use std::io;
@@ -19,16 +21,15 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use tool_protocol::frame::{self, Kind};
 use tool_protocol::request::More;
-use tool_protocol::{Code, Control, Id, Incoming, Refusal, Reply, Request};
+use tool_protocol::{Code, Id, Refusal, Reply, Request};
 use tracing::debug;
 
 use self::input::Input;
 use super::accept::Context;
-use super::connection::{HangUp, Read, Reader, Writer, close, split};
-use super::{events, operation};
-use crate::broker::Peer;
+use super::connection::{Come, HangUp, Read, Reader, Writer, close, split};
+use super::events;
+use crate::broker::{Peer, Ticket, Underway};
 use crate::exec::{Chunk, Event as CallEvent, Order};
 use crate::os::foreign::Foreign;
 
@@ -76,8 +77,16 @@ struct Partial {
 }
 
 /// Serves a connection until it is over and its calls are.
-pub(crate) async fn serve(socket: UnixStream, context: Arc<Context>, peer: Peer) {
-    let (reader, writer) = split(socket, context.limits.patience, context.shared.spare.clone());
+pub(crate) async fn serve(
+    socket: UnixStream,
+    context: Arc<Context>,
+    peer: Peer,
+    come: Come,
+    begun: Option<(Ticket, Box<Underway>)>,
+    busy: Option<TaskTrackerToken>,
+) {
+    let spare = context.shared.spare.clone();
+    let (reader, writer) = split(socket, context.limits.patience, spare, come);
     let mut session = Session {
         context,
         peer,
@@ -97,8 +106,11 @@ pub(crate) async fn serve(socket: UnixStream, context: Arc<Context>, peer: Peer)
         last_word: None,
         hang_up: None,
         gone: CancellationToken::new(),
-        busy: None,
+        busy,
     };
+    if let Some((ticket, underway)) = begun {
+        session.adopt(ticket, *underway);
+    }
     if let Err(error) = session.run().await {
         debug!(%error, "the connection broke");
     }
@@ -126,6 +138,7 @@ enum Event {
 
 impl Session {
     async fn run(&mut self) -> io::Result<()> {
+        self.note_busy();
         loop {
             match self.next().await? {
                 Event::Done(reply) => self.finish(reply)?,
@@ -139,16 +152,22 @@ impl Session {
                 Event::Stalled => return Err(io::ErrorKind::TimedOut.into()),
                 Event::Crowded => return Ok(()),
             }
-            if !self.calls.is_empty() || self.writer.pending() > 0 {
-                self.busy.get_or_insert_with(|| self.context.busy.token());
-            } else {
-                self.busy = None;
-                if self.closing || self.ended {
-                    return Ok(());
-                }
+            if !self.note_busy() && (self.closing || self.ended) {
+                return Ok(());
             }
             self.watch_for_hang_up()?;
         }
+    }
+
+    /// A stop waits for sessions that have something under way.
+    fn note_busy(&mut self) -> bool {
+        let busy = !self.calls.is_empty() || self.writer.pending() > 0;
+        if busy {
+            self.busy.get_or_insert_with(|| self.context.busy.token());
+        } else {
+            self.busy = None;
+        }
+        busy
     }
 
     fn reading(&self) -> bool {
@@ -170,7 +189,9 @@ impl Session {
                 Ok(Event::Done(reply.and_then(Result::ok)))
             }
             written = self.writer.write_some(), if pending > 0 => written.map(|()| Event::Written),
-            event = receive(&mut self.events) => Ok(Event::Told(event)),
+            event = receive(&mut self.events), if pending < WRITE_AHEAD => {
+                Ok(Event::Told(event))
+            }
             chunk = receive(&mut self.output), if pending < WRITE_AHEAD => Ok(Event::Chunk(chunk)),
             () = hand_on(&mut self.input) => Ok(Event::InputTaken),
             read = self.reader.next(), if reading => read.map(Event::Read),
@@ -217,147 +238,6 @@ impl Session {
         }
     }
 
-    async fn hear(&mut self, read: Read) -> io::Result<()> {
-        let payload = match read {
-            Read::Payload(payload) => {
-                self.spoken = true;
-                payload
-            }
-            Read::End => {
-                self.ended = true;
-                // No more input can come: the tool is told when it has the rest.
-                if let Some(input) = &mut self.input {
-                    input.take(&[]);
-                }
-                if self.reader.is_hung_up() {
-                    self.gone.cancel();
-                    self.closing = true;
-                }
-                return Ok(());
-            }
-            Read::Bad(refusal) => return self.give_up(refusal),
-        };
-        match frame::split(&payload) {
-            Ok((Kind::Json, object)) => self.hear_object(object).await,
-            Ok((Kind::Stdin, _)) if self.reader.has_descriptors() => self.give_up(unasked()),
-            Ok((Kind::Stdin, bytes)) => {
-                // What comes when nobody wants it is thrown away.
-                if let Some(input) = &mut self.input {
-                    input.take(bytes);
-                }
-                if self.streamed {
-                    return Ok(());
-                }
-                self.give_up(Refusal::new(Code::BadFrame, "a chunk of stdin belongs to no call"))
-            }
-            Ok(_) => self.give_up(Refusal::new(Code::BadFrame, "only the server sends output")),
-            Err(code) => self.give_up(Refusal::new(code, "the first byte of a payload is { or 0")),
-        }
-    }
-
-    async fn hear_object(&mut self, object: &[u8]) -> io::Result<()> {
-        if let Some(Partial { mut request, more, descriptors, _room }) = self.partial.take() {
-            let id = request.id.clone();
-            if self.reader.has_descriptors() {
-                return self.give_up(unasked());
-            }
-            return match request.join(object, more) {
-                Ok(more) => self.take(request, more, descriptors),
-                // What follows may be its rest, and must not pass for a request.
-                Err(refusal) => self.give_up_on(refusal, id),
-            };
-        }
-        let descriptors = self.reader.take_descriptors();
-        let incoming = match Incoming::parse(object) {
-            // An answer would look like the last message of the call under way.
-            Err(refusal) if self.exclusive => return self.give_up(refusal),
-            Err(refusal) => return self.refuse(refusal, Incoming::id_of(object)),
-            Ok(incoming) => incoming,
-        };
-        let taken = descriptors.as_ref().is_ok_and(Vec::is_empty);
-        if !taken && !matches!(incoming, Incoming::Call(..)) {
-            return self.give_up(unasked());
-        }
-        if self.exclusive && !matches!(incoming, Incoming::Control(_)) {
-            let message = "the connection belongs to the call under way: open another one";
-            return self.give_up(Refusal::new(Code::BadRequest, message));
-        }
-        match incoming {
-            Incoming::Control(control) => {
-                self.order(control);
-                Ok(())
-            }
-            Incoming::Op(op, id) => {
-                match operation::answer(&self.context, &op, id.as_ref()).await {
-                    Ok(payload) => self.writer.queue(payload),
-                    Err(refusal) => self.refuse(refusal, id),
-                }
-            }
-            Incoming::Call(request, more) => match descriptors {
-                Ok(descriptors) => self.take(request, more, descriptors),
-                Err(refusal) => self.refuse(refusal, request.id),
-            },
-        }
-    }
-
-    /// A request, or the beginning of one.
-    fn take(&mut self, request: Request, more: More, descriptors: Vec<Foreign>) -> io::Result<()> {
-        let limits = &self.context.limits;
-        let too_large = request.size() > limits.request_bytes
-            || request.args.len() > limits.arguments
-            || request.env.len() > limits.environment;
-        if too_large {
-            let message = format!(
-                "the request is too large: {} bytes, {} arguments, {} variables",
-                request.size(),
-                request.args.len(),
-                request.env.len()
-            );
-            let refusal = Refusal::new(Code::RequestTooLarge, message);
-            // What follows would be taken for another request.
-            return match more {
-                More::No => self.refuse(refusal, request.id),
-                More::Lists | More::String => self.give_up_on(refusal, request.id),
-            };
-        }
-        if more == More::No {
-            let id = request.id.clone();
-            return match self.start(request, descriptors) {
-                Ok(()) => Ok(()),
-                Err(refusal) => self.refuse(refusal, id),
-            };
-        }
-        match self.context.shared.hold(request.memory()) {
-            Ok(room) => {
-                self.reader.hurry();
-                self.partial = Some(Partial { request, more, descriptors, _room: room });
-                Ok(())
-            }
-            Err(refusal) => self.give_up_on(refusal, request.id),
-        }
-    }
-
-    /// What a caller says about a call under way; nothing, where there is none.
-    fn order(&mut self, control: Control) {
-        let (order, id) = match control {
-            Control::Signal(signal, id) => (Order::Signal(signal), id),
-            Control::Resize(size) => (Order::Resize(size), None),
-            Control::Foreground(front) => (Order::Foreground(front), None),
-            Control::QueryStarted => (Order::QueryStarted, None),
-            Control::Terminal(bytes) => {
-                if let Some(input) = &self.input {
-                    input.take_typed(bytes);
-                }
-                return;
-            }
-        };
-        for (name, orders) in &self.orders {
-            if *name == id || self.exclusive {
-                orders.try_send(order).ok();
-            }
-        }
-    }
-
     fn refuse(&mut self, refusal: Refusal, id: Option<Id>) -> io::Result<()> {
         debug!(code = refusal.code.as_str(), "refused: {refusal}");
         self.writer.queue(Reply { id, ..Reply::refused(refusal) }.to_payload())
@@ -377,10 +257,6 @@ impl Session {
         }
         self.refuse(refusal, id)
     }
-}
-
-fn unasked() -> Refusal {
-    Refusal::new(Code::BadFds, "descriptors came beside something that is no request")
 }
 
 /// Never ready where there is nothing to come.

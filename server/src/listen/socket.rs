@@ -120,9 +120,9 @@ impl Listening {
         &self.path
     }
 
-    /// For the runtime, which must be running.
-    pub(crate) fn listener(&self) -> io::Result<tokio::net::UnixListener> {
-        tokio::net::UnixListener::from_std(self.listener.try_clone()?)
+    /// To take connections from; it does not block.
+    pub(crate) fn listener(&self) -> io::Result<UnixListener> {
+        self.listener.try_clone()
     }
 }
 

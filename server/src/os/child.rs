@@ -25,8 +25,6 @@ pub(super) struct Child {
     pub(super) terminal: RawFd,
     pub(super) moves: *mut Move,
     pub(super) move_count: usize,
-    /// One more than the highest number that a descriptor gets.
-    pub(super) beyond: RawFd,
     pub(super) umask: libc::mode_t,
     pub(super) limits: *const Limit,
     pub(super) limit_count: usize,
@@ -107,13 +105,25 @@ unsafe fn place_descriptors(child: *mut Child) -> bool {
         // Everything closes with execve, but for what is placed below.
         libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
         let moves = std::slice::from_raw_parts_mut((*child).moves, (*child).move_count);
-        // One that lies where another goes steps aside first.
-        for one in moves.iter_mut() {
-            if one.from < (*child).beyond && one.from != one.to {
-                one.from = libc::fcntl(one.from, libc::F_DUPFD_CLOEXEC, (*child).beyond);
-                if one.from < 0 {
+        // What lies where something else goes steps aside first: the program too,
+        // or the caller's own file would be executed in its place.
+        for index in 0..moves.len() {
+            if let Some(Move { from, to }) = moves.get(index).copied()
+                && from != to
+            {
+                let aside = step_aside(from, moves);
+                if aside < 0 {
                     return false;
                 }
+                if let Some(one) = moves.get_mut(index) {
+                    one.from = aside;
+                }
+            }
+        }
+        if (*child).program_fd >= 0 {
+            (*child).program_fd = step_aside((*child).program_fd, moves);
+            if (*child).program_fd < 0 {
+                return false;
             }
         }
         moves.iter().all(|one| {
@@ -124,4 +134,17 @@ unsafe fn place_descriptors(child: *mut Child) -> bool {
             }
         })
     }
+}
+
+/// A descriptor, by a number where nothing else goes; below 0 where there is none.
+unsafe fn step_aside(descriptor: RawFd, moves: &[Move]) -> RawFd {
+    let taken = |number: RawFd| moves.iter().any(|one| one.to == number);
+    let mut number = descriptor;
+    while number >= 0 && taken(number) {
+        // A copy that lies badly stays, so that the next one lies elsewhere. It
+        // closes with execve at the latest.
+        // SAFETY: takes and gives plain numbers.
+        number = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    }
+    number
 }

@@ -7,10 +7,12 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+use std::os::unix::net::UnixStream;
+
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg, sockopt};
+use nix::sys::socket::{ControlMessage, MsgFlags, SockFlag, accept4, getsockopt, sendmsg, sockopt};
 use nix::sys::stat::Mode;
 use nix::unistd::pipe2;
 use tool_protocol::limits::MAX_FDS;
@@ -93,13 +95,13 @@ pub(crate) fn receive(
     Ok(Received { bytes, descriptors, truncated })
 }
 
-/// Writes to a socket; a descriptor goes with the first byte. Never blocks.
+/// Writes to a socket; descriptors go with the first byte. Never blocks.
 pub(crate) fn send_with(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
-    descriptor: BorrowedFd<'_>,
+    descriptors: &[OwnedFd],
 ) -> io::Result<usize> {
-    let passed = [descriptor.as_raw_fd()];
+    let passed: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
     let control = [ControlMessage::ScmRights(&passed)];
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
     let sent = sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(bytes)], &control, flags, None);
@@ -169,6 +171,14 @@ pub(crate) fn path_of(directory: BorrowedFd<'_>) -> Option<Vec<u8>> {
 /// `/dev/null`, for reading and writing.
 pub(crate) fn null() -> Result<OwnedFd, Errno> {
     open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())
+}
+
+/// Takes a connection; it does not block, as the listener does not.
+pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<UnixStream> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let number = accept4(listener.as_raw_fd(), flags)?;
+    // SAFETY: a new descriptor, and nobody else's.
+    Ok(UnixStream::from(unsafe { OwnedFd::from_raw_fd(number) }))
 }
 
 /// Who is at the other end of a socket: uid and gid when it connected.

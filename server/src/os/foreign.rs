@@ -19,35 +19,39 @@ use nix::sys::stat::SFlag;
 use super::descriptors::readable_now;
 
 /// To the thread that closes.
-static CLOSER: OnceLock<SyncSender<OwnedFd>> = OnceLock::new();
+static CLOSER: OnceLock<SyncSender<Closing>> = OnceLock::new();
+
+/// A descriptor, and its place until it is closed.
+type Closing = (OwnedFd, Option<Place>);
 
 /// Descriptors that wait to be closed.
-const QUEUE: usize = 1024;
+const QUEUE: usize = 16_384;
 
 /// Starts the thread that closes; once, at the start.
 pub(crate) fn start_closer() -> std::io::Result<()> {
-    let (sender, queue) = sync_channel::<OwnedFd>(QUEUE);
+    let (sender, queue) = sync_channel::<Closing>(QUEUE);
     std::thread::Builder::new().name("closer".to_owned()).spawn(move || {
-        for descriptor in queue {
+        for (descriptor, place) in queue {
             // As short as can be: the caller may have set it again meanwhile,
             // and then it is this thread that waits, and no other.
             let linger = libc::linger { l_onoff: 0, l_linger: 0 };
             setsockopt(&descriptor, sockopt::Linger, &linger).ok();
             drop(descriptor);
+            drop(place);
         }
     })?;
     CLOSER.set(sender).ok();
     Ok(())
 }
 
-fn close_elsewhere(descriptor: OwnedFd) {
+fn close_elsewhere(descriptor: OwnedFd, place: Option<Place>) {
     let Some(closer) = CLOSER.get() else { return };
-    match closer.try_send(descriptor) {
+    match closer.try_send((descriptor, place)) {
         Ok(()) => {}
-        // The thread is held by a thousand of them: better to lose a descriptor
-        // than to be held as well. The peer's share of connections bounds it.
-        Err(TrySendError::Full(descriptor) | TrySendError::Disconnected(descriptor)) => {
-            std::mem::forget(descriptor);
+        // The thread is held by thousands of them: better to lose a descriptor, and
+        // its place, than to be held as well.
+        Err(TrySendError::Full(closing) | TrySendError::Disconnected(closing)) => {
+            std::mem::forget(closing);
         }
     }
 }
@@ -144,17 +148,19 @@ impl Drop for Foreign {
         if self.is_slow()
             && let Some(descriptor) = self.descriptor.take()
         {
-            close_elsewhere(descriptor);
+            close_elsewhere(descriptor, self._place.take());
         }
     }
 }
 
-/// Closes a connection, and with it whatever lies unread in it.
-pub(crate) fn close_connection(connection: UnixStream) {
+/// Closes a connection, and with it whatever lies unread in it. Where that happens
+/// elsewhere, and so later, `unwatch` is called first.
+pub(crate) fn close_connection(connection: UnixStream, unwatch: impl FnOnce(BorrowedFd<'_>)) {
     // After this nothing can come any more: what is there is all there is.
     connection.shutdown(Shutdown::Read).ok();
     if readable_now(connection.as_fd()) > 0 {
-        close_elsewhere(connection.into());
+        unwatch(connection.as_fd());
+        close_elsewhere(connection.into(), None);
     }
 }
 

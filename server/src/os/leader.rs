@@ -10,7 +10,6 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use super::process::Exit;
@@ -33,18 +32,18 @@ pub(crate) fn inherited(first: RawFd) -> Result<[OwnedFd; 3], Errno> {
 pub(crate) fn placed(numbers: &[RawFd]) -> Vec<(BorrowedFd<'static>, RawFd)> {
     let same = |number: &RawFd| {
         // SAFETY: the server placed it; nothing in this program owns or closes it
-        // before `close_below`, which comes after the last use.
+        // before `close_placed`, which comes after the last use.
         (unsafe { BorrowedFd::borrow_raw(*number) }, *number)
     };
     numbers.iter().filter(|number| **number >= 0).map(same).collect()
 }
 
-/// Closes all descriptors below that number: the tool's own, of which it alone
-/// shall decide when they are closed.
-pub(crate) fn close_below(first: RawFd) {
-    if let Ok(last @ 0..) = u32::try_from(first - 1) {
-        // SAFETY: nothing in this program owns any of them.
-        unsafe { libc::syscall(libc::SYS_close_range, 0, last, 0) };
+/// Closes descriptors of those numbers: the tool's own, of which it alone shall
+/// decide when they are closed.
+pub(crate) fn close_placed(numbers: &[RawFd]) {
+    for number in numbers {
+        // SAFETY: the server placed it, and nothing in this program owns it.
+        unsafe { libc::close(*number) };
     }
 }
 
@@ -55,6 +54,8 @@ pub(crate) struct Woken {
     pub(crate) server: bool,
     /// A child has changed.
     pub(crate) child: bool,
+    /// The terminal was hung up: whoever had its other end is gone.
+    pub(crate) hung_up: bool,
 }
 
 /// Signals, all of them held back.
@@ -66,9 +67,10 @@ impl Held {
     /// pressed while the tool is in the background is nothing to it.
     pub(crate) fn new() -> Result<Held, Errno> {
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
-        let mut child = SigSet::empty();
-        child.add(Signal::SIGCHLD);
-        Ok(Held(SignalFd::with_flags(&child, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+        let mut heard = SigSet::empty();
+        heard.add(Signal::SIGCHLD);
+        heard.add(Signal::SIGHUP);
+        Ok(Held(SignalFd::with_flags(&heard, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
     }
 
     /// Waits for the server or a child.
@@ -84,39 +86,14 @@ impl Held {
                 Ok(_) => break,
             }
         }
-        let [server, child] = polls.map(|poll| poll.any().unwrap_or(true));
-        if child {
-            self.0.read_signal().ok();
+        let [server, signals] = polls.map(|poll| poll.any().unwrap_or(true));
+        let mut woken = Woken { server, child: false, hung_up: false };
+        while signals && let Ok(Some(signal)) = self.0.read_signal() {
+            let hung_up = signal.ssi_signo == libc::SIGHUP.cast_unsigned();
+            woken.hung_up |= hung_up;
+            woken.child |= !hung_up;
         }
-        Ok(Woken { server, child })
-    }
-}
-
-/// What a child did.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Change {
-    /// It was stopped by that signal.
-    Stopped(i32),
-    /// It ended, and was reaped.
-    Ended(Exit),
-}
-
-/// What this child did since the last time, `None` where nothing.
-pub(crate) fn change(child: Pid) -> Option<Change> {
-    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
-    loop {
-        return match waitid(Id::Pid(child), flags) {
-            Ok(WaitStatus::Stopped(_, signal)) => Some(Change::Stopped(signal as i32)),
-            Ok(WaitStatus::Exited(_, code)) => {
-                Some(Change::Ended(Exit::Code(u8::try_from(code & 0xff).unwrap_or(0xff))))
-            }
-            Ok(WaitStatus::Signaled(_, signal, _)) => {
-                Some(Change::Ended(Exit::Signal(signal as i32)))
-            }
-            Ok(WaitStatus::StillAlive) => None,
-            Ok(_) | Err(Errno::EINTR) => continue,
-            Err(_) => Some(Change::Ended(Exit::Code(125))),
-        };
+        Ok(woken)
     }
 }
 

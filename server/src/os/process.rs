@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::sys::wait::WaitPidFlag;
 use nix::unistd::Pid;
 
 /// One process of the table.
@@ -138,15 +138,42 @@ pub(crate) enum Exit {
     Signal(i32),
 }
 
-/// The next child that has ended, reaped; `None` where no child has.
-pub(crate) fn reap_next() -> Option<(Pid, Exit)> {
-    reap(Pid::from_raw(-1), WaitPidFlag::WNOHANG)
+/// What a child did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It ended, and was reaped.
+    Ended(Exit),
+    /// It was stopped by that signal.
+    Stopped(i32),
 }
 
-/// The next child that has ended, not reaped yet.
+/// The next child that has ended, reaped, or was stopped; `None` where none did.
+pub(crate) fn next_change() -> Option<(Pid, Change)> {
+    wait(Pid::from_raw(-1), WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)
+}
+
+/// The next child that was stopped, and by which signal.
+pub(crate) fn next_stopped() -> Option<(Pid, i32)> {
+    let flags = libc::WSTOPPED | libc::WNOHANG;
+    // SAFETY: as below.
+    let (result, pid, signal) = unsafe {
+        let mut found: libc::siginfo_t = std::mem::zeroed();
+        let result = libc::waitid(libc::P_ALL, 0, &raw mut found, flags);
+        (result, found.si_pid(), found.si_status())
+    };
+    (result == 0 && pid > 0).then(|| (Pid::from_raw(pid), signal))
+}
+
+/// The next child that has ended, not reaped yet. By system call: see `wait`.
 pub(crate) fn peek_next() -> Option<Pid> {
-    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    waitid(Id::All, flags).ok()?.pid()
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: all-zero bytes are a valid siginfo; the call writes within it, and
+    // leaves it as it is where no child has ended.
+    let (result, pid) = unsafe {
+        let mut found: libc::siginfo_t = std::mem::zeroed();
+        (libc::waitid(libc::P_ALL, 0, &raw mut found, flags), found.si_pid())
+    };
+    (result == 0 && pid > 0).then(|| Pid::from_raw(pid))
 }
 
 /// The process that was started last.
@@ -156,20 +183,38 @@ pub(crate) fn newest() -> Option<i32> {
 
 /// Reaps one child that is known to have ended.
 pub(crate) fn reap_ended(pid: Pid) -> Option<(Pid, Exit)> {
-    reap(pid, WaitPidFlag::empty())
+    match wait(pid, WaitPidFlag::empty())? {
+        (pid, Change::Ended(exit)) => Some((pid, exit)),
+        (_, Change::Stopped(_)) => None,
+    }
 }
 
-fn reap(pid: Pid, flags: WaitPidFlag) -> Option<(Pid, Exit)> {
+/// What this child did since the last time; `None` where nothing.
+pub(crate) fn change_of(child: Pid) -> Option<Change> {
+    wait(child, WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED).map(|(_, change)| change)
+}
+
+/// Not nix's waitpid: it has reaped a child that died of a real-time signal when
+/// it finds no name for that, and what it then says is an error.
+fn wait(pid: Pid, flags: WaitPidFlag) -> Option<(Pid, Change)> {
     loop {
-        match waitpid(pid, Some(flags)) {
-            Ok(WaitStatus::Exited(pid, code)) => {
-                return Some((pid, Exit::Code(u8::try_from(code & 0xff).unwrap_or(0xff))));
+        let mut status = 0;
+        // SAFETY: writes one int to the address that it is given.
+        let result = unsafe { libc::waitpid(pid.as_raw(), &raw mut status, flags.bits()) };
+        match Errno::result(result) {
+            Ok(0) => return None,
+            Ok(child) => {
+                let change = if libc::WIFSTOPPED(status) {
+                    Change::Stopped(libc::WSTOPSIG(status))
+                } else if libc::WIFSIGNALED(status) {
+                    Change::Ended(Exit::Signal(libc::WTERMSIG(status)))
+                } else {
+                    let code = u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(0xff);
+                    Change::Ended(Exit::Code(code))
+                };
+                return Some((Pid::from_raw(child), change));
             }
-            Ok(WaitStatus::Signaled(pid, signal, _)) => {
-                return Some((pid, Exit::Signal(signal as i32)));
-            }
-            Ok(WaitStatus::StillAlive) => return None,
-            Ok(_) | Err(Errno::EINTR) => {}
+            Err(Errno::EINTR) => {}
             Err(_) => return None,
         }
     }

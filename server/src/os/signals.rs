@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// SIGCHLD, SIGTERM, SIGINT and SIGHUP, in the order in which they came.
+/// Some signals, in the order in which they came.
 #[derive(Debug)]
 pub(crate) struct Signals(SignalFd);
 
@@ -28,10 +28,10 @@ impl Signals {
     /// Blocks the signals, in this thread and all that it will start, and opens
     /// the descriptor. A thread that was there before would have them unblocked,
     /// and SIGCHLD, whose default is to be ignored, would be lost in it.
-    pub(crate) fn open() -> Result<Signals, Errno> {
+    pub(crate) fn open(signals: &[Signal]) -> Result<Signals, Errno> {
         let mut set = SigSet::empty();
-        for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
-            set.add(signal);
+        for signal in signals {
+            set.add(*signal);
         }
         set.thread_block()?;
         Ok(Signals(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))

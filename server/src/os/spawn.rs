@@ -148,7 +148,6 @@ impl Spawner {
             directory: number(image.directory),
             group,
             terminal: number(terminal),
-            beyond: moves.iter().map(|one| one.to).max().unwrap_or(-1) + 1,
             moves: moves.as_mut_ptr(),
             move_count: moves.len(),
             umask: image.umask,

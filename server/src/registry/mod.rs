@@ -31,7 +31,7 @@ use tokio::sync::watch as channel;
 pub(crate) use check::check;
 pub(crate) use name::ToolName;
 pub(crate) use snapshot::{Change, Snapshot};
-pub(crate) use tool::{Decision, Pattern, Tool};
+pub(crate) use tool::{Decision, Origin, Pattern, Tool};
 
 use state::State;
 

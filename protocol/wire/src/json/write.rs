@@ -15,8 +15,42 @@ pub enum Form {
 impl Form {
     /// The form that these bytes need.
     pub fn of(bytes: &[u8]) -> Form {
-        if core::str::from_utf8(bytes).is_ok() { Form::Text } else { Form::Base64 }
+        if is_utf8(bytes) { Form::Text } else { Form::Base64 }
     }
+}
+
+/// Whether the bytes are UTF-8. What core has for that is faster on long texts,
+/// and more than twice the size.
+fn is_utf8(bytes: &[u8]) -> bool {
+    // How many bytes of a character are still to come, and the next one's bounds.
+    let (mut left, mut low, mut high) = (0_u8, 0x80, 0xbf);
+    for byte in bytes {
+        let byte = *byte;
+        if left > 0 {
+            if byte < low || byte > high {
+                return false;
+            }
+            left = left.wrapping_sub(1);
+            (low, high) = (0x80, 0xbf);
+            continue;
+        }
+        match byte {
+            0..0x80 => {}
+            0xc2..0xe0 => left = 1,
+            0xe0..0xf0 => left = 2,
+            0xf0..0xf5 => left = 3,
+            _ => return false,
+        }
+        // No overlong spellings, no surrogates, nothing over U+10FFFF.
+        match byte {
+            0xe0 => low = 0xa0,
+            0xed => high = 0x9f,
+            0xf0 => low = 0x90,
+            0xf4 => high = 0x8f,
+            _ => {}
+        }
+    }
+    left == 0
 }
 
 const B64_OPEN: &[u8] = b"{\"b64\":\"";
@@ -82,7 +116,7 @@ impl<'a> Writer<'a> {
     /// Takes in the first `count` bytes of [`Writer::spare`] as they are.
     pub fn advance(&mut self, count: usize) {
         if count <= self.room() {
-            self.at = self.at.saturating_add(count);
+            self.at = self.at.wrapping_add(count);
         } else {
             self.overflowed = true;
         }
@@ -97,7 +131,7 @@ impl<'a> Writer<'a> {
     /// Writes bytes as they are: punctuation and names of members.
     pub fn raw(&mut self, bytes: &[u8]) {
         if frame::copy(bytes, self.spare()) {
-            self.at = self.at.saturating_add(bytes.len());
+            self.at = self.at.wrapping_add(bytes.len());
         } else {
             self.overflowed = true;
         }
@@ -147,7 +181,7 @@ impl<'a> Writer<'a> {
 
     fn text_piece(&mut self, bytes: &[u8], room: usize) -> usize {
         // One byte is kept for the closing quote.
-        let end = self.at.saturating_add(room).saturating_sub(1);
+        let end = self.at.wrapping_add(room).saturating_sub(1);
         self.raw(b"\"");
         let mut taken = 0_usize;
         for byte in bytes {
@@ -158,7 +192,7 @@ impl<'a> Writer<'a> {
                 break;
             }
             self.character(*byte);
-            taken = taken.saturating_add(1);
+            taken = taken.wrapping_add(1);
         }
         self.raw(b"\"");
         taken

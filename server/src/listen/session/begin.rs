@@ -1,20 +1,18 @@
 //! From a request and the descriptors that came with it to a call of the
 //! broker's.
 //!
-//! Owns: which descriptors pass, under which numbers. Must not: look at a tool's
-//! definition.
+//! Must not: look at a tool's definition.
 
-use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use tool_protocol::limits::{MAX_FD, MAX_FDS};
 use tool_protocol::{Code, Refusal, Request, Stdio, Terminal};
 
 use super::Session;
 use super::input::Input;
-use crate::broker::Call;
+use crate::broker::{Call, Ticket, Underway};
 use crate::exec::{Hear, Io};
+use crate::listen::arrange::arrange;
 use crate::os::foreign::Foreign;
 
 /// Pieces of input that wait for the tool, beside those that are held.
@@ -45,26 +43,27 @@ impl Session {
             let message = "descriptors came with a request that does not pass any";
             return Err(Refusal::new(Code::BadFds, message));
         }
-        let tty = request.tty.take();
+        let tty = std::mem::take(&mut request.tty);
         let mut events = None;
         let io = match request.stdio {
-            Stdio::Buffered if tty.is_some() => {
+            Stdio::Buffered if !tty.is_empty() => {
                 let message = "a buffered call has no terminal: use stdio \"fds\" or \"stream\"";
                 return Err(Refusal::new(Code::BadRequest, message));
             }
             Stdio::Buffered => Io::Captured,
             Stdio::Fds => {
-                let (passed, terminal) = arrange(&request.fds, descriptors, tty)?;
+                let (passed, terminals) = arrange(&request.fds, descriptors, tty)?;
                 let (to_session, from_call) = mpsc::channel(EVENT_QUEUE);
                 (events, self.events) = (Some(to_session), Some(from_call));
-                Io::Passed(passed, terminal)
+                Io::Passed(passed, terminals)
             }
             Stdio::Stream => {
-                let terminal = tty.map(among_three).filter(|terminal| !terminal.fds.is_empty());
+                let terminals = among_three(tty);
                 let (to_tool, input) = mpsc::channel(INPUT_QUEUE);
                 let (output, from_tool) = mpsc::channel(OUTPUT_QUEUE);
                 let (to_session, from_call) = mpsc::channel(EVENT_QUEUE);
-                let beside = terminal.as_ref().is_some_and(|terminal| !terminal.fds.contains(&0));
+                let beside = !terminals.is_empty()
+                    && terminals.iter().all(|terminal| !terminal.fds.contains(&0));
                 let (to_terminal, typed) =
                     if beside { Some(mpsc::channel(TYPED_QUEUE)).unzip() } else { (None, None) };
                 self.input = Some(Input::new(to_tool, to_terminal, request.window));
@@ -72,7 +71,7 @@ impl Session {
                 self.streamed = true;
                 let credit = request.window.then(|| to_session.clone());
                 events = Some(to_session);
-                Io::Streamed { input, typed, output, credit, terminal }
+                Io::Streamed { input, typed, output, credit, terminals }
             }
         };
         self.exclusive = request.stdio != Stdio::Buffered;
@@ -80,66 +79,36 @@ impl Session {
         self.orders.push((request.id.clone(), sender));
         let stop = self.context.broker.stop.clone();
         let hear = Hear::new(orders, events, self.gone.clone(), stop);
-        let call = Call { peer: self.peer, tool, request, io, hear };
+        let call = Call { peer: self.peer, tool, request, io };
         let broker = Arc::clone(&self.context.broker);
-        self.calls.spawn(async move { broker.call(call).await });
+        self.calls.spawn(async move { broker.call(call, hear).await });
         Ok(())
+    }
+
+    /// Goes on with a call that has begun: its descriptors were passed.
+    pub(super) fn adopt(&mut self, ticket: Ticket, underway: Underway) {
+        let (to_session, from_call) = mpsc::channel(EVENT_QUEUE);
+        let (sender, orders) = mpsc::channel(ORDER_QUEUE);
+        self.events = Some(from_call);
+        self.orders.push((None, sender));
+        (self.exclusive, self.spoken) = (true, true);
+        let stop = self.context.broker.stop.clone();
+        let hear = Hear::new(orders, Some(to_session), self.gone.clone(), stop);
+        let broker = Arc::clone(&self.context.broker);
+        self.calls.spawn(async move { broker.attend(ticket, underway, hear).await });
     }
 }
 
 /// The terminals of a stream: descriptors above 2 do not exist there.
-fn among_three(mut tty: Terminal) -> Terminal {
-    tty.fds.retain(|number| *number < 3);
-    tty.fds.sort_unstable();
-    tty.fds.dedup();
-    tty
-}
-
-fn bad(message: impl AsRef<str>) -> Refusal {
-    Refusal::new(Code::BadFds, message)
-}
-
-type Arranged = (Vec<(RawFd, Foreign)>, Option<Terminal>);
-
-/// Each descriptor with its number; and the terminal that stands for those that
-/// are one.
-fn arrange(
-    numbers: &[u32],
-    descriptors: Vec<Foreign>,
-    tty: Option<Terminal>,
-) -> Result<Arranged, Refusal> {
-    if numbers.len() != descriptors.len() {
-        let came = descriptors.len();
-        return Err(bad(format!("{} descriptors were declared, {came} came", numbers.len())));
+fn among_three(mut terminals: Vec<Terminal>) -> Vec<Terminal> {
+    let mut free = vec![0, 1, 2];
+    for terminal in &mut terminals {
+        // Each number once, whatever was said.
+        terminal.fds.retain(|number| {
+            let place = free.iter().position(|other| other == number);
+            place.is_some_and(|place| free.remove(place) == *number)
+        });
     }
-    let behind = tty.as_ref().map_or(0, |tty| tty.fds.len());
-    if numbers.len() + behind > MAX_FDS {
-        return Err(bad(format!("a call has at most {MAX_FDS} descriptors")));
-    }
-    let mut taken: Vec<u32> =
-        numbers.iter().chain(tty.iter().flat_map(|tty| &tty.fds)).copied().collect();
-    taken.sort_unstable();
-    if let Some(number) = taken.iter().find(|number| **number > MAX_FD) {
-        return Err(bad(format!("descriptor {number} is above {MAX_FD}")));
-    }
-    if let Some([number, _]) = taken.array_windows().find(|[one, next]| one == next) {
-        return Err(bad(format!("descriptor {number} was declared twice")));
-    }
-    let mut tty = tty;
-    let mut passed = Vec::with_capacity(numbers.len());
-    for (number, descriptor) in numbers.iter().zip(descriptors) {
-        if descriptor.is_terminal() {
-            // Whoever knows terminals gets one of ours in its place.
-            let Some(tty) = &mut tty else {
-                let message = "a terminal is not handed to a tool: repeat with stdio \"stream\"";
-                return Err(Refusal::new(Code::UseStream, message));
-            };
-            tty.fds.push(*number);
-        } else if descriptor.may_pass()
-            && let Ok(number) = RawFd::try_from(*number)
-        {
-            passed.push((number, descriptor));
-        }
-    }
-    Ok((passed, tty.filter(|tty| !tty.fds.is_empty())))
+    terminals.retain(|terminal| !terminal.fds.is_empty());
+    terminals
 }

@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(definition.concurrent, Some(16));
         let limits: Vec<_> =
             definition.limits.iter().filter_map(|limit| limit.describe()).collect();
-        assert_eq!(limits, [("memory_bytes", 1_000_000_000), ("core_bytes", 0)]);
+        assert_eq!(limits, [("core_bytes", 0), ("memory_bytes", 1_000_000_000)]);
         assert!(parse("stdio = \"stream\"").unwrap().stream);
         let env = definition.env.unwrap();
         let texts = |list: Vec<Pattern>| list.iter().map(Pattern::to_string).collect::<Vec<_>>();
