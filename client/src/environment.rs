@@ -10,6 +10,9 @@ use crate::os::{SocketPath, Strings};
 /// What is offered always, as patterns.
 const USUAL: &[u8] = b"TERM:LANG:LC_*:TZ:COLUMNS:LINES:NO_COLOR:CI:GIT_AUTHOR_*:GIT_COMMITTER_*";
 
+/// What the server would set where the caller does not have it.
+pub(crate) const NAMED_IF_ABSENT: [&[u8]; 2] = [b"HOME", b"PATH"];
+
 /// The client's own settings; an empty one is as good as none.
 pub(crate) struct Settings {
     socket: &'static [u8],
@@ -51,15 +54,26 @@ impl Settings {
     }
 }
 
-/// Whether this entry is offered to the tool.
-pub(crate) fn offered(entry: &[u8], forward: &[u8]) -> bool {
-    let name = name(entry);
-    // What is no NAME=value is no variable.
-    !name.is_empty() && name.len() < entry.len() && (matches(USUAL, name) || matches(forward, name))
+/// Whether this entry is offered to the tool. One that is a name alone says that
+/// the environment has no such variable: the tool shall not get one from elsewhere.
+pub(crate) fn offered(entry: &[u8], forward: &[u8], mut environment: Strings) -> bool {
+    match entry.iter().position(|byte| *byte == b'=') {
+        Some(0) => false,
+        Some(end) => {
+            let name = entry.get(..end).unwrap_or_default();
+            matches(USUAL, name) || matches(forward, name)
+        }
+        None => {
+            NAMED_IF_ABSENT.contains(&entry)
+                && matches(forward, entry)
+                && !environment.any(|other| is_of(other, entry))
+        }
+    }
 }
 
-fn name(entry: &[u8]) -> &[u8] {
-    entry.split(|byte| *byte == b'=').next().unwrap_or_default()
+/// Whether the entry is a variable of that name.
+fn is_of(entry: &[u8], name: &[u8]) -> bool {
+    entry.strip_prefix(name).is_some_and(|rest| rest.first() == Some(&b'='))
 }
 
 fn matches(patterns: &[u8], name: &[u8]) -> bool {

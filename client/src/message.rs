@@ -5,7 +5,6 @@
 //! outside reach the terminal.
 
 use crate::os::{self, Errno, Fd};
-use crate::reply::Open;
 use tool_wire::json::{Text, Writer};
 
 /// One line, put together in a small memory and written when it is full or
@@ -20,14 +19,10 @@ pub(crate) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// A line on stderr.
-    pub(crate) fn new(place: &'a mut [u8], open: Open) -> Line<'a> {
-        Line { place, at: 0, to: open.has(2).then_some(2), last: 0, written: Ok(()) }
-    }
-
-    /// A line on stdout.
-    pub(crate) fn to_stdout(place: &'a mut [u8], open: Open) -> Line<'a> {
-        Line { to: open.has(1).then_some(1), ..Line::new(place, open) }
+    /// A line on that descriptor.
+    #[inline(never)]
+    pub(crate) fn new(place: &'a mut [u8], to: Option<Fd>) -> Line<'a> {
+        Line { place, at: 0, to, last: 0, written: Ok(()) }
     }
 
     /// Adds text; each control character becomes `?`, those beyond ASCII
@@ -60,6 +55,10 @@ impl<'a> Line<'a> {
 
     /// Ends the line and writes it.
     pub(crate) fn end(&mut self) {
+        if os::any_changed() {
+            // A terminal that does nothing by itself, not even this.
+            self.put(b'\r');
+        }
         self.put(b'\n');
         self.flush();
     }
@@ -111,6 +110,8 @@ pub(crate) enum Failure {
     NoHealth,
     /// The server answered, when asked for its health, that it takes no calls.
     Refused,
+    /// Nothing can be waited for.
+    Wait(Errno),
     /// The connection ended before the last message.
     BrokenOff,
     /// What came is not the protocol.
@@ -127,36 +128,34 @@ impl Failure {
             Failure::Usage => "call it by a tool's name, or see tool-client --help",
             Failure::NameTooLong => "a tool's name has at most 64 bytes",
             Failure::PathTooLong => {
-                "the socket's path has more than 107 bytes: set TOOL_SOCKET to a shorter one"
+                "the socket's path has more than 107 bytes: set a shorter TOOL_SOCKET"
             }
             Failure::Connect(Errno::ENOENT | Errno::ENOTDIR) => {
                 "no tool-server at @: start it, or set TOOL_SOCKET"
             }
             Failure::Connect(Errno::ECONNREFUSED) => {
-                "no tool-server listens at @ any more: start it again, or set TOOL_SOCKET"
+                "no tool-server listens at @: start it again, or set TOOL_SOCKET"
             }
             Failure::Connect(Errno::EACCES) => {
                 "no permission to use @: check the socket's mode and group, or set TOOL_SOCKET"
             }
             Failure::Connect(_) => "cannot connect to @ (error #): check it, or set TOOL_SOCKET",
             Failure::Send(_) => "cannot send to @ (error #): try again",
-            Failure::DirectoryGone => "the current directory is gone: change to one that exists",
+            Failure::DirectoryGone => "the current directory is gone: change to another",
             Failure::Directory(_) => {
                 "the current directory has no usable name (error #): change to another"
             }
+            Failure::Wait(_) => "cannot wait (error #): try again",
             Failure::TooOld => {
-                "the server at @ is too old for arguments that are long or not UTF-8: \
-                 update tool-server"
+                "tool-server at @ is too old for arguments that are long or not UTF-8: update it"
             }
-            Failure::NoHealth => {
-                "the server at @ answers, but does not tell its health: update tool-server"
-            }
-            Failure::Refused => "the server at @ takes no calls now: try again later",
+            Failure::NoHealth => "the server at @ does not tell its health: update tool-server",
+            Failure::Refused => "the server at @ takes no calls: try again later",
             Failure::BrokenOff => {
                 "tool-server at @ broke off before the end: check what was done, then its log"
             }
             Failure::BadReply => {
-                "bad reply from @: check that tool-server listens there, and its version"
+                "bad reply from @: check that tool-server is there, and its version"
             }
             Failure::Output(_) => "cannot write the output (error #): check where it goes",
         };
@@ -164,6 +163,7 @@ impl Failure {
             Failure::Connect(errno)
             | Failure::Send(errno)
             | Failure::Directory(errno)
+            | Failure::Wait(errno)
             | Failure::Output(errno) => errno,
             _ => Errno(0),
         };

@@ -4,56 +4,34 @@
 //! Must not: write to a descriptor that the caller did not have open (its
 //! number may be the socket's), or guess at a message that it cannot read.
 
+use crate::descriptors::Descriptors;
 use crate::message::{Failure, Line};
-use crate::os::{self, Fd, Poll};
+use crate::os::{self, Came, Fd};
+use crate::signals;
 use core::ops::Range;
 use tool_wire::json::{Malformed, Object, Text, Value};
 use tool_wire::limits::{MAX_FRAME, PREFIX};
 use tool_wire::{Code, frame};
-
-/// Which of 0, 1 and 2 the caller has open.
-#[derive(Clone, Copy)]
-pub(crate) struct Open([bool; os::PASSED]);
-
-impl Open {
-    /// Asks the kernel, with one call for all.
-    pub(crate) fn look() -> Open {
-        let mut polls = [0, 1, 2].map(|fd| Poll::new(fd, Poll::READ));
-        match os::poll(&mut polls, false) {
-            Ok(0) => Open([true; os::PASSED]),
-            Ok(_) => Open(polls.map(|poll| !poll.is_closed())),
-            // A limit on descriptors below 3: nobody knows.
-            Err(_) => Open([true; os::PASSED]),
-        }
-    }
-
-    pub(crate) fn has(self, fd: Fd) -> bool {
-        self.list().any(|open| open == fd)
-    }
-
-    /// Those that are open, in order.
-    pub(crate) fn list(self) -> impl Iterator<Item = Fd> {
-        self.0.into_iter().zip(0..).filter_map(|(open, fd)| open.then_some(fd))
-    }
-}
 
 /// Messages as they come off the socket.
 pub(crate) struct Incoming<'a> {
     memory: &'a mut [u8],
     start: usize,
     end: usize,
+    /// Descriptors that came with them.
+    fds: Came,
 }
 
 impl<'a> Incoming<'a> {
     /// Takes messages in through `memory`: one frame and its prefix at least.
     pub(crate) fn new(memory: &'a mut [u8]) -> Incoming<'a> {
-        Incoming { memory, start: 0, end: 0 }
+        Incoming { memory, start: 0, end: 0, fds: Came::NONE }
     }
 
     /// Looks at memory that messages have come into already.
     pub(crate) fn come(memory: &'a mut [u8]) -> Incoming<'a> {
         let end = memory.len();
-        Incoming { memory, start: 0, end }
+        Incoming { memory, start: 0, end, fds: Came::NONE }
     }
 
     /// Where the next whole payload lies, if it has come. It stays there until
@@ -91,13 +69,18 @@ impl<'a> Incoming<'a> {
             }
         }
         let room = self.memory.get_mut(self.end..).unwrap_or_default();
-        match os::read(socket, room) {
+        match os::receive(socket, room, &mut self.fds) {
             Ok(0) | Err(_) => Err(Failure::BrokenOff),
             Ok(count) => {
                 self.end = self.end.wrapping_add(count);
                 Ok(())
             }
         }
+    }
+
+    /// The descriptors that came: they belong to one message.
+    pub(crate) fn descriptors(&self) -> &[Fd] {
+        self.fds.numbers()
     }
 
     /// Waits for the next whole payload.
@@ -124,51 +107,59 @@ pub(crate) enum Member {
     Notice,
     Protocol,
     Version,
+    Pty,
+    Started,
+    Stopped,
+    Terminal,
+    Window,
 }
 
-/// Their names, in that order.
-const MEMBERS: [&str; 10] = [
-    "exit_code",
-    "signal",
-    "stdout",
-    "stderr",
-    "error",
-    "hint",
-    "code",
-    "notice",
-    "protocol",
-    "version",
-];
+/// How many there are, and their names in that order.
+const MEMBERS: usize = 15;
+const NAMES: &str = "exit_code signal stdout stderr error hint code notice protocol version \
+    pty started stopped terminal window";
 
 /// One message: its known members, those that it does not have as null.
-pub(crate) struct Reply<'a>([Value<'a>; MEMBERS.len()]);
+pub(crate) struct Reply<'a>([Value<'a>; MEMBERS]);
 
 impl<'a> Reply<'a> {
     /// Reads a whole object, unknown members too: a message that is cut off is
     /// not taken for one that ends.
     pub(crate) fn read(payload: &'a [u8]) -> Result<Reply<'a>, Failure> {
-        Reply::members(payload).map_err(|Malformed| Failure::BadReply)
+        let mut reply = Reply([Value::Null; MEMBERS]);
+        match reply.members(payload) {
+            Ok(()) => Ok(reply),
+            Err(Malformed) => Err(Failure::BadReply),
+        }
     }
 
-    fn members(payload: &'a [u8]) -> Result<Reply<'a>, Malformed> {
-        let mut reply = Reply([Value::Null; MEMBERS.len()]);
+    fn members(&mut self, payload: &'a [u8]) -> Result<(), Malformed> {
         let mut object = Object::new(payload)?;
         while let Some((name, value)) = object.next_member()? {
-            for (place, known) in reply.0.iter_mut().zip(MEMBERS) {
-                if name.is(known) {
+            let names = NAMES.as_bytes().split(|byte| *byte == b' ');
+            for (place, known) in self.0.iter_mut().zip(names) {
+                if name.is_bytes(known) {
                     *place = value;
                 }
             }
         }
         // What must be a number is one, or the message means something else.
-        match reply.value(Member::ExitCode) {
-            Value::Null => Ok(reply),
-            code => code.integer().map(|_| reply).ok_or(Malformed),
+        match self.value(Member::ExitCode) {
+            Value::Null => Ok(()),
+            code => code.integer().map(|_| ()).ok_or(Malformed),
         }
     }
 
-    fn value(&self, member: Member) -> Value<'a> {
+    pub(crate) fn value(&self, member: Member) -> Value<'a> {
         self.0.get(member as usize).copied().unwrap_or(Value::Null)
+    }
+
+    pub(crate) fn has(&self, member: Member) -> bool {
+        !matches!(self.value(member), Value::Null)
+    }
+
+    pub(crate) fn is_true(&self, member: Member) -> bool {
+        matches!(self.value(member), Value::Bool(true))
     }
 
     /// A member that is a string.
@@ -202,18 +193,27 @@ impl<'a> Reply<'a> {
     }
 
     /// Writes the output of a buffered call.
-    pub(crate) fn output(&self, scratch: &mut [u8], open: Open) -> Result<(), Failure> {
+    pub(crate) fn output(
+        &self,
+        scratch: &mut [u8],
+        descriptors: &Descriptors,
+    ) -> Result<(), Failure> {
         for (fd, member) in [(1, Member::Stdout), (2, Member::Stderr)] {
-            let value = self.value(member);
-            if matches!(value, Value::Null) {
+            if !self.has(member) {
                 continue;
             }
-            let bytes = value.bytes(scratch).ok_or(Failure::BadReply)?;
-            if open.has(fd) {
+            let bytes = self.value(member).bytes(scratch).ok_or(Failure::BadReply)?;
+            if descriptors.has(fd) {
                 os::write_all(fd, bytes).map_err(Failure::Output)?;
             }
         }
         Ok(())
+    }
+
+    /// The signal that the tool ended of.
+    #[inline(never)]
+    pub(crate) fn signal(&self) -> Option<u8> {
+        self.text(Member::Signal).and_then(signals::named)
     }
 
     /// Ends as the tool ended: with its exit code, or of the same signal.
@@ -229,7 +229,7 @@ impl<'a> Reply<'a> {
             }
             line.end();
         }
-        if let Some(signal) = self.text(Member::Signal).and_then(signal_number) {
+        if let Some(signal) = self.signal() {
             os::die_of(signal);
             os::exit(signal | 128);
         }
@@ -237,36 +237,4 @@ impl<'a> Reply<'a> {
         let [low, ..] = self.integer(Member::ExitCode).unwrap_or(125).to_le_bytes();
         os::exit(low)
     }
-}
-
-/// Waits for the last message of a call, and passes on what comes before it.
-pub(crate) fn wait<'i>(
-    incoming: &'i mut Incoming<'_>,
-    socket: Fd,
-    line: &mut Line<'_>,
-) -> Result<Reply<'i>, Failure> {
-    let range = loop {
-        let range = incoming.next(socket)?;
-        let reply = Reply::read(incoming.payload(range.clone()))?;
-        if reply.is_last() {
-            break range;
-        }
-        reply.tell_notice(line);
-    };
-    Reply::read(incoming.payload(range))
-}
-
-/// The number of a signal that ends a program; both machines have the same.
-fn signal_number(name: Text<'_>) -> Option<u8> {
-    // By their numbers from 1; a dash is one that does not end a program.
-    const NAMES: &str = "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM \
-        STKFLT - - - - - - - XCPU XFSZ VTALRM PROF - IO PWR SYS";
-    let mut number = 0_u8;
-    for known in NAMES.as_bytes().split(|byte| *byte == b' ') {
-        number = number.wrapping_add(1);
-        if known != b"-" && name.is_bytes(known) {
-            return Some(number);
-        }
-    }
-    None
 }

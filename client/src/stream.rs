@@ -3,165 +3,237 @@
 //! Nothing here waits for one side only: stdin, the socket and the output are
 //! polled together, so a server that is blocked writing to the client never
 //! meets a client that is blocked writing to the server. Must not: wait for the
-//! end of stdin once the last message has come, or change a caller's
-//! descriptor (its flags belong to others too).
+//! end of stdin once the last message has come, send more of it than the server
+//! said it takes, or change a caller's descriptor (its flags belong to others
+//! too).
 
-use crate::message::{Failure, Line};
+use crate::descriptors::Descriptors;
+use crate::message::Failure;
 use crate::os::{self, Errno, Fd, Poll};
-use crate::reply::{Incoming, Open, Reply};
+use crate::outbox::Outbox;
+use crate::reply::Incoming;
+use crate::terminal::Terminal;
 use core::ops::Range;
-use tool_wire::frame::{self, Kind};
-use tool_wire::limits::PREFIX;
+use tool_wire::frame;
+use tool_wire::json::Value;
 
-/// The most bytes of stdin that are read at once.
-const INPUT_CHUNK: usize = 32_768;
-
-/// What a chunk has before its bytes: the prefix and its kind.
-const HEAD: usize = PREFIX + 1;
+/// The most bytes of stdin that are read at once, and those that may be sent
+/// before the server asks for more.
+const INPUT: usize = 32_768;
 
 /// What a pipe that is ready to be written to takes without blocking.
-const OUTPUT_PIECE: usize = 4_096;
+const PIECE: usize = 4_096;
 
-/// Stdin, on its way to the server.
-struct Input<'a> {
-    memory: &'a mut [u8],
-    /// What of the current chunk is still to be sent.
+/// What is typed at once at most: as base64 it fits one message.
+const KEYS: usize = 256;
+
+/// A call's input and output.
+pub(crate) struct Stream<'a> {
+    /// Stdin is read: it is no terminal, and has not ended.
+    reads: bool,
+    /// How many more bytes of it the server takes.
+    credit: usize,
+    /// Keys go as stdin; else as messages of their own.
+    keys_are_stdin: bool,
+    keys: &'a mut [u8],
+    /// The terminal is gone, or not to be read.
+    deaf: bool,
+    /// Where output goes at the moment, and what of it is left.
+    to: Fd,
     pending: Range<usize>,
-    /// Nothing more is read.
-    ended: bool,
+    /// It lies in `decoded`, not among what has come.
+    is_decoded: bool,
+    decoded: &'a mut [u8],
 }
 
-impl<'a> Input<'a> {
-    fn new(memory: &'a mut [u8], open: bool) -> Input<'a> {
-        let mut input = Input { memory, pending: 0..0, ended: false };
-        if !open {
-            input.chunk(0);
+impl<'a> Stream<'a> {
+    pub(crate) fn new(
+        descriptors: &Descriptors,
+        out: &mut Outbox<'_>,
+        keys: &'a mut [u8],
+        decoded: &'a mut [u8],
+    ) -> Stream<'a> {
+        let reads = descriptors.has(0) && !descriptors.terminals.has(0);
+        if !descriptors.has(0) {
+            out.chunk(0);
         }
-        input
+        Stream {
+            reads,
+            credit: INPUT,
+            keys_are_stdin: descriptors.terminals.has(0),
+            keys,
+            deaf: false,
+            to: -1,
+            pending: 0..0,
+            is_decoded: false,
+            decoded,
+        }
     }
 
-    /// Makes a chunk of the `count` bytes that were read; none are the end.
-    fn chunk(&mut self, count: usize) {
-        let length = count.saturating_add(1);
-        if let (Some(place), Some(prefix)) = (self.memory.first_chunk_mut(), frame::prefix(length))
+    /// Output is still to be written: nothing else is taken in meanwhile.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// What to wait for: stdin, keys, the output.
+    pub(crate) fn polls(&self, from: Option<&Terminal>, out: &Outbox<'_>) -> [Poll; 3] {
+        let sends = out.is_empty() && self.credit > 0;
+        let from = from
+            .filter(|terminal| terminal.held && !self.deaf)
+            .filter(|_| out.is_empty() && (sends || !self.keys_are_stdin));
+        [
+            Poll::new(0, if self.reads && sends { Poll::READ } else { 0 }),
+            from.map_or(Poll::of(-1), |terminal| Poll::new(terminal.input, Poll::READ)),
+            Poll::new(self.to, if self.is_busy() { Poll::WRITE } else { 0 }),
+        ]
+    }
+
+    /// Moves what can be moved.
+    pub(crate) fn step(
+        &mut self,
+        polls: &[Poll; 3],
+        incoming: &Incoming<'_>,
+        out: &mut Outbox<'_>,
+        from: Option<&Terminal>,
+    ) -> Result<(), Failure> {
+        let [stdin, keys, output] = polls;
+        if stdin.is(Poll::READ) {
+            self.read(out);
+        }
+        if keys.is(Poll::READ)
+            && let Some(terminal) = from
         {
-            *place = prefix;
+            self.listen(out, terminal);
         }
-        if let Some(kind) = self.memory.get_mut(PREFIX) {
-            *kind = Kind::Stdin.byte();
-        }
-        self.pending = 0..count.saturating_add(HEAD);
-        self.ended = count == 0;
+        if output.is(Poll::WRITE) { self.write(incoming) } else { Ok(()) }
     }
 
-    fn wants_read(&self) -> bool {
-        !self.ended && self.pending.is_empty()
-    }
-
-    fn read(&mut self) {
-        let place = self.memory.get_mut(HEAD..HEAD + INPUT_CHUNK).unwrap_or_default();
-        match os::read(0, place) {
-            Ok(count) => self.chunk(count),
+    fn read(&mut self, out: &mut Outbox<'_>) {
+        match os::read(0, out.place(self.credit.min(INPUT))) {
+            Ok(count @ 1..) => {
+                self.credit = self.credit.saturating_sub(count);
+                out.chunk(count);
+            }
             // Another reader of the same descriptor was faster.
             Err(Errno::EAGAIN) => {}
-            // A directory, a terminal that is gone: no more input.
-            Err(_) => self.chunk(0),
-        }
-    }
-
-    fn send(&mut self, socket: Fd) {
-        let bytes = self.memory.get(self.pending.clone()).unwrap_or_default();
-        match os::send(socket, bytes, &[], false) {
-            Ok(count) => self.pending.start = self.pending.start.saturating_add(count),
-            Err(Errno::EAGAIN) => {}
-            // The server takes no more; what it has to say comes by reading.
-            Err(_) => {
-                self.pending = 0..0;
-                self.ended = true;
+            // The end; a directory: no more input.
+            Ok(0) | Err(_) => {
+                self.reads = false;
+                out.chunk(0);
             }
         }
     }
-}
 
-/// A chunk of the tool's output, on its way to the caller's descriptor.
-struct Output {
-    fd: Fd,
-    pending: Range<usize>,
-}
-
-impl Output {
-    /// Writes some of it. As long as there may be input to forward, no more
-    /// than a pipe takes at once, so as not to block.
-    fn write(&mut self, incoming: &Incoming<'_>, alone: bool) -> Result<(), Failure> {
-        let bytes = incoming.payload(self.pending.clone());
-        let piece = if alone { bytes } else { bytes.get(..OUTPUT_PIECE).unwrap_or(bytes) };
-        match os::write(self.fd, piece) {
-            Ok(count) => self.pending.start = self.pending.start.saturating_add(count),
+    fn listen(&mut self, out: &mut Outbox<'_>, terminal: &Terminal) {
+        let most = if self.keys_are_stdin { self.credit.min(KEYS) } else { KEYS };
+        match os::read(terminal.input, self.keys.get_mut(..most).unwrap_or_default()) {
+            Ok(count @ 1..) => self.typed(count, out),
             Err(Errno::EAGAIN) => {}
-            // For a reader that went away SIGPIPE has ended the client already,
-            // unless whoever started it had that signal ignored.
+            // It is gone, and so is the tool's.
+            Ok(0) | Err(_) if self.keys_are_stdin => {
+                out.chunk(0);
+                self.deaf = true;
+            }
+            Ok(0) | Err(_) => self.end_keys(out, terminal.end_of_input()),
+        }
+    }
+
+    fn typed(&mut self, count: usize, out: &mut Outbox<'_>) {
+        let bytes = self.keys.get(..count).unwrap_or_default();
+        if self.keys_are_stdin {
+            if frame::copy(bytes, out.place(count)) {
+                out.chunk(count);
+            }
+            self.credit = self.credit.saturating_sub(count);
+        } else {
+            out.object(&|writer| {
+                writer.raw(b"{\"terminal\":");
+                writer.string(bytes);
+                writer.raw(b"}");
+            });
+        }
+    }
+
+    /// No more keys come. A tool that waits for some is told so, as it would be
+    /// by the terminal.
+    pub(crate) fn end_keys(&mut self, out: &mut Outbox<'_>, end_of_input: u8) {
+        if !self.deaf
+            && let Some(place) = self.keys.first_mut()
+        {
+            *place = end_of_input;
+            self.typed(1, out);
+        }
+        self.deaf = true;
+    }
+
+    /// Takes in a chunk of output, whose bytes lie in `range`; an empty one is
+    /// the end of that stream, which whoever reads it is to see.
+    pub(crate) fn output(
+        &mut self,
+        fd: Fd,
+        range: Range<usize>,
+        incoming: &Incoming<'_>,
+        descriptors: &mut Descriptors,
+        terminals: &[Terminal],
+    ) {
+        self.to = fd;
+        if let Some(terminal) = terminals.iter().find(|terminal| terminal.fds.has(fd)) {
+            let bytes = incoming.payload(range);
+            if frame::copy(bytes, self.decoded) {
+                self.show(bytes.len(), terminal);
+            }
+        } else if range.is_empty() && fd == 1 {
+            descriptors.close(fd);
+        } else if descriptors.passes(fd) {
+            self.pending = range;
+            self.is_decoded = false;
+        }
+    }
+
+    /// Takes in what goes to a terminal and is no chunk: to one that is neither 1
+    /// nor 2.
+    pub(crate) fn terminal(
+        &mut self,
+        string: Value<'_>,
+        terminals: &[Terminal],
+    ) -> Result<(), Failure> {
+        let count = string.bytes(self.decoded).ok_or(Failure::BadReply)?.len();
+        let beside = |terminal: &&Terminal| !terminal.fds.has(1) && !terminal.fds.has(2);
+        if let Some(terminal) = terminals.iter().find(beside) {
+            self.show(count, terminal);
+        }
+        Ok(())
+    }
+
+    /// Shows what is decoded.
+    fn show(&mut self, count: usize, terminal: &Terminal) {
+        let bytes = self.decoded.get_mut(..count).unwrap_or_default();
+        self.to = terminal.output;
+        self.pending = 0..terminal.untreat(bytes);
+        self.is_decoded = true;
+    }
+
+    /// The server takes so many more bytes of stdin.
+    pub(crate) fn widen(&mut self, count: i64) {
+        self.credit = self.credit.saturating_add(usize::try_from(count).unwrap_or(0));
+    }
+
+    /// Writes some of the output: no more than a pipe takes at once, so as not
+    /// to block.
+    fn write(&mut self, incoming: &Incoming<'_>) -> Result<(), Failure> {
+        let bytes = if self.is_decoded {
+            self.decoded.get(self.pending.clone()).unwrap_or_default()
+        } else {
+            incoming.payload(self.pending.clone())
+        };
+        match os::write(self.to, bytes.get(..PIECE).unwrap_or(bytes)) {
+            Ok(count) => self.pending.start = self.pending.start.wrapping_add(count),
+            Err(Errno::EAGAIN) => {}
+            // The terminal is gone. The tool is not held by that.
+            Err(_) if self.is_decoded => self.pending = 0..0,
+            // The reader went away, and whatever else may be wrong with it.
             Err(errno) => return Err(Failure::Output(errno)),
         }
         Ok(())
     }
-}
-
-/// Passes chunks on until the last message, which is returned.
-pub(crate) fn relay<'i>(
-    incoming: &'i mut Incoming<'_>,
-    socket: Fd,
-    open: Open,
-    side: &mut [u8],
-    line: &mut Line<'_>,
-) -> Result<Reply<'i>, Failure> {
-    let mut input = Input::new(side, open.has(0));
-    let mut output = Output { fd: 1, pending: 0..0 };
-    let range = loop {
-        if output.pending.is_empty()
-            && let Some(range) = incoming.take()?
-        {
-            let payload = incoming.payload(range.clone());
-            let fd = match frame::split(payload) {
-                Ok((Kind::Stdout, _)) => 1,
-                Ok((Kind::Stderr, _)) => 2,
-                Ok((Kind::Json, _)) => {
-                    let reply = Reply::read(payload)?;
-                    if reply.is_last() {
-                        break range;
-                    }
-                    reply.tell_notice(line);
-                    continue;
-                }
-                _ => return Err(Failure::BadReply),
-            };
-            if open.has(fd) {
-                output = Output { fd, pending: range.start.saturating_add(1)..range.end };
-            }
-            continue;
-        }
-
-        let writing = !output.pending.is_empty();
-        let from_server = if writing { 0 } else { Poll::READ };
-        let to_server = if input.pending.is_empty() { 0 } else { Poll::WRITE };
-        let mut polls = [
-            Poll::new(0, if input.wants_read() { Poll::READ } else { 0 }),
-            Poll::new(socket, from_server | to_server),
-            Poll::new(output.fd, if writing { Poll::WRITE } else { 0 }),
-        ];
-        os::poll(&mut polls, true).map_err(Failure::Output)?;
-        let [stdin, server, reader] = &polls;
-        if stdin.is(Poll::READ) {
-            input.read();
-        }
-        if server.is(Poll::WRITE) {
-            input.send(socket);
-        }
-        if server.is(Poll::READ) {
-            incoming.fill(socket)?;
-        }
-        if reader.is(Poll::WRITE) {
-            output.write(incoming, input.ended && input.pending.is_empty())?;
-        }
-    };
-    Reply::read(incoming.payload(range))
 }

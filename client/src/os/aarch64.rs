@@ -72,28 +72,37 @@ global_asm!(
     "add x0, x0, #1",
     "b 2b",
     "3: ret",
-    entry = sym super::entry,
+    entry = sym super::start::entry,
 );
 
 pub(super) mod number {
     pub(crate) const GETCWD: usize = 17;
+    pub(crate) const FCNTL: usize = 25;
+    pub(crate) const IOCTL: usize = 29;
+    pub(crate) const OPENAT: usize = 56;
+    pub(crate) const CLOSE: usize = 57;
     pub(crate) const READ: usize = 63;
     pub(crate) const WRITE: usize = 64;
+    pub(crate) const PSELECT6: usize = 72;
     pub(crate) const PPOLL: usize = 73;
+    pub(crate) const SIGNALFD4: usize = 74;
     pub(crate) const EXIT_GROUP: usize = 94;
     pub(crate) const KILL: usize = 129;
     pub(crate) const RT_SIGACTION: usize = 134;
     pub(crate) const RT_SIGPROCMASK: usize = 135;
+    pub(crate) const RT_SIGTIMEDWAIT: usize = 137;
+    pub(crate) const GETPGID: usize = 155;
     pub(crate) const UMASK: usize = 166;
     pub(crate) const PRCTL: usize = 167;
     pub(crate) const GETPID: usize = 172;
     pub(crate) const SOCKET: usize = 198;
     pub(crate) const CONNECT: usize = 203;
     pub(crate) const SENDMSG: usize = 211;
+    pub(crate) const RECVMSG: usize = 212;
     pub(crate) const PRLIMIT64: usize = 261;
 }
 
-/// One system call: at most four arguments, which is all that is needed here.
+/// One system call of at most four arguments, which is what most have.
 ///
 /// # Safety
 /// The arguments are what the call of that number takes; memory that they point
@@ -102,8 +111,7 @@ pub(super) mod number {
 pub(super) unsafe fn call(number: usize, a: usize, b: usize, c: usize, d: usize) -> isize {
     let result: isize;
     // SAFETY: the caller vouches for the arguments; the kernel changes no
-    // register but x0. The fifth argument, which only ppoll has, is the size of
-    // a signal set that is never given.
+    // register but x0.
     unsafe {
         asm!(
             "svc 0",
@@ -112,6 +120,31 @@ pub(super) unsafe fn call(number: usize, a: usize, b: usize, c: usize, d: usize)
             in("x1") b,
             in("x2") c,
             in("x3") d,
+            options(nostack)
+        );
+    }
+    result
+}
+
+/// The same with all six arguments.
+///
+/// # Safety
+/// As for [`call`].
+#[inline(never)]
+pub(super) unsafe fn call6(number: usize, arguments: &[usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = *arguments;
+    let result: isize;
+    // SAFETY: as above.
+    unsafe {
+        asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") a => result,
+            in("x1") b,
+            in("x2") c,
+            in("x3") d,
+            in("x4") e,
+            in("x5") f,
             options(nostack)
         );
     }

@@ -72,28 +72,37 @@ global_asm!(
     "inc rax",
     "jmp 2b",
     "3: ret",
-    entry = sym super::entry,
+    entry = sym super::start::entry,
 );
 
 pub(super) mod number {
     pub(crate) const READ: usize = 0;
     pub(crate) const WRITE: usize = 1;
+    pub(crate) const CLOSE: usize = 3;
     pub(crate) const RT_SIGACTION: usize = 13;
     pub(crate) const RT_SIGPROCMASK: usize = 14;
+    pub(crate) const IOCTL: usize = 16;
     pub(crate) const GETPID: usize = 39;
     pub(crate) const SOCKET: usize = 41;
     pub(crate) const CONNECT: usize = 42;
     pub(crate) const SENDMSG: usize = 46;
+    pub(crate) const RECVMSG: usize = 47;
     pub(crate) const KILL: usize = 62;
+    pub(crate) const FCNTL: usize = 72;
     pub(crate) const GETCWD: usize = 79;
     pub(crate) const UMASK: usize = 95;
+    pub(crate) const GETPGID: usize = 121;
+    pub(crate) const RT_SIGTIMEDWAIT: usize = 128;
     pub(crate) const PRCTL: usize = 157;
     pub(crate) const EXIT_GROUP: usize = 231;
+    pub(crate) const OPENAT: usize = 257;
+    pub(crate) const PSELECT6: usize = 270;
     pub(crate) const PPOLL: usize = 271;
+    pub(crate) const SIGNALFD4: usize = 289;
     pub(crate) const PRLIMIT64: usize = 302;
 }
 
-/// One system call: at most four arguments, which is all that is needed here.
+/// One system call of at most four arguments, which is what most have.
 ///
 /// # Safety
 /// The arguments are what the call of that number takes; memory that they point
@@ -111,6 +120,33 @@ pub(super) unsafe fn call(number: usize, a: usize, b: usize, c: usize, d: usize)
             in("rsi") b,
             in("rdx") c,
             in("r10") d,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack)
+        );
+    }
+    result
+}
+
+/// The same with all six arguments.
+///
+/// # Safety
+/// As for [`call`].
+#[inline(never)]
+pub(super) unsafe fn call6(number: usize, arguments: &[usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = *arguments;
+    let result: isize;
+    // SAFETY: as above.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") a,
+            in("rsi") b,
+            in("rdx") c,
+            in("r10") d,
+            in("r8") e,
+            in("r9") f,
             lateout("rcx") _,
             lateout("r11") _,
             options(nostack)
