@@ -20,6 +20,7 @@
 //! | [`server`] | [`Server`]: a running one; it dies, with all that it left, when dropped |
 //! | [`outcome`] | [`run`]: a command with its input, output and exit, and a deadline |
 //! | [`twin`] | the same command natively and through the client, byte for byte |
+//! | [`twins`] | tables of such commands, and what differs as text |
 //! | [`wire`] | [`Wire`]: a raw connection, frames and descriptors |
 //! | [`process`] | /proc: who is alive, whose child, how many descriptors |
 //! | [`terminal`] | a command on a pseudo-terminal |
@@ -38,6 +39,7 @@ pub mod setup;
 pub mod sys;
 pub mod terminal;
 pub mod twin;
+pub mod twins;
 pub mod wire;
 
 pub use outcome::{Outcome, Running, run, spawn};

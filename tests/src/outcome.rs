@@ -148,14 +148,23 @@ impl Running {
     #[track_caller]
     pub fn wait(mut self) -> Outcome {
         let status = self.wait_status();
+        let (stdout, stderr) = self.output().unwrap_or_else(|why| panic!("{why}: {}", self.what));
+        Outcome { status, stdout, stderr }
+    }
+
+    /// Waits for the end of its output, stdout and stderr.
+    ///
+    /// # Errors
+    ///
+    /// That somebody holds it open for longer than [`PATIENCE`].
+    pub fn output(&mut self) -> Result<(Vec<u8>, Vec<u8>), String> {
         let take = |from: Option<Receiver<Vec<u8>>>| match from {
-            None => Vec::new(),
+            None => Ok(Vec::new()),
             Some(from) => from
                 .recv_timeout(PATIENCE)
-                .unwrap_or_else(|_| panic!("ended, but its output stays open: {}", self.what)),
+                .map_err(|_| "ended, but its output stays open".to_owned()),
         };
-        let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
-        Outcome { status, stdout: take(stdout), stderr: take(stderr) }
+        Ok((take(self.stdout.take())?, take(self.stderr.take())?))
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Setup {
 impl Setup {
     #[allow(clippy::new_without_default, reason = "makes directories")]
     pub fn new() -> Setup {
+        static SEALED: std::sync::Once = std::sync::Once::new();
+        SEALED.call_once(crate::sys::seal_descriptors);
         let dir = tempfile::Builder::new().prefix("tb").tempdir().expect("a temporary directory");
         mode(dir.path(), 0o755);
         for name in ["ws", "tools.d", "restricted", "state", "run", "bin", "home"] {
@@ -190,7 +192,8 @@ impl Setup {
     }
 
     /// A symlink of that name to tool-client, run in the workspace. Its
-    /// environment is PATH, HOME, LANG and TOOL_SOCKET.
+    /// environment is PATH, HOME, LANG and TOOL_SOCKET, and what the tests have
+    /// open above 2 stays theirs.
     pub fn client(&self, tool: &str) -> Command {
         let link = self.path("bin").join(tool);
         if fs::symlink_metadata(&link).is_err() {
@@ -203,6 +206,7 @@ impl Setup {
         command.env_clear().current_dir(self.ws()).stdin(Stdio::null());
         command.env("PATH", "/usr/bin:/bin").env("HOME", self.path("home")).env("LANG", "C.UTF-8");
         command.env("TOOL_SOCKET", self.socket());
+        crate::sys::only_standard(&mut command);
         command
     }
 

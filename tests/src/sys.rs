@@ -25,6 +25,15 @@ pub fn die_with_parent(command: &mut Command) {
     before_exec(command, || Ok(nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?));
 }
 
+/// Whatever this process was started with beyond 2 is nobody's business: a tool
+/// would get it.
+pub fn seal_descriptors() {
+    // SAFETY: closes nothing; it changes flags only.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    }
+}
+
 /// Soft and hard limit of the child.
 pub fn limit(command: &mut Command, resource: Resource, soft: u64, hard: u64) {
     before_exec(command, move || Ok(setrlimit(resource, soft, hard)?));
@@ -58,6 +67,25 @@ pub fn pass(command: &mut Command, fd: RawFd, number: RawFd) {
             if fd == number { libc::fcntl(fd, libc::F_SETFD, 0) } else { libc::dup2(fd, number) }
         };
         if done >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    });
+}
+
+/// Nothing but 0, 1 and 2 for the child: whoever runs the tests may have left
+/// more open, and a client hands on what it has.
+pub fn only_standard(command: &mut Command) {
+    before_exec(command, || {
+        // SAFETY: marks descriptors as close-on-exec, of the child alone; the
+        // one that std reports errors by stays open until then.
+        let done = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 4) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    });
+}
+
+/// A session of its own for the child, without a terminal.
+pub fn session(command: &mut Command) {
+    before_exec(command, || {
+        nix::unistd::setsid()?;
+        Ok(())
     });
 }
 

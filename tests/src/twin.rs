@@ -2,10 +2,11 @@
 //! is a fault of the broker's.
 
 use std::fs;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::twins::compare;
 use crate::{Outcome, Server, run};
 
 /// Runs a tool both ways in the same state of things and asserts that both
@@ -84,17 +85,11 @@ impl<'a> Twin<'a> {
         let mut broker = self.server.client(self.tool);
         set(&mut broker);
         let got = run(&mut broker);
-        assert_eq!(how(&got), how(&wanted), "\n got {got:?}\nwant {wanted:?}");
-        assert!(got.stdout == wanted.stdout, "stdout\n got {got:?}\nwant {wanted:?}");
-        assert!(got.stderr == wanted.stderr, "stderr\n got {got:?}\nwant {wanted:?}");
-        assert!(!got.status.core_dumped(), "the client left a core file");
+        if let Err(differences) = compare::outcomes(&wanted, &got) {
+            panic!("{differences}\n got {got:?}\nwant {wanted:?}");
+        }
         got
     }
-}
-
-/// Exit status and signal; a core of the native one is its own affair.
-fn how(outcome: &Outcome) -> (Option<i32>, Option<i32>) {
-    (outcome.code(), outcome.signal())
 }
 
 /// Every path beneath a directory, with its kind, mode and size.

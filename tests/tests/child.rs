@@ -37,7 +37,7 @@ fn only_the_three_standard_descriptors_are_open() {
 }
 
 #[test]
-fn descriptors_that_the_client_was_born_with_stay_with_it() {
+fn descriptors_that_the_client_was_born_with_are_the_tools_and_no_others() {
     let server = Server::start(|_| ());
     let mut outer = std::process::Command::new("/bin/sh");
     outer.arg("-c").arg("exec 5</etc/passwd 9>/dev/null; \"$TOOL\" -c 'ls /proc/$$/fd; true'");
@@ -46,7 +46,8 @@ fn descriptors_that_the_client_was_born_with_stay_with_it() {
         .env("TOOL_SOCKET", server.socket())
         .current_dir(server.ws());
     drop(server.client("sh"));
-    assert_eq!(run(&mut outer, b"").success(), "0\n1\n2\n");
+    tool_broker_tests::sys::only_standard(&mut outer);
+    assert_eq!(run(&mut outer, b"").success(), "0\n1\n2\n5\n9\n");
 }
 
 #[test]

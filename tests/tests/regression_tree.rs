@@ -104,6 +104,7 @@ fn population(cgroup: &Path) -> usize {
 fn nothing_is_left_in_the_cgroup_of_a_call_whose_caller_died() {
     let test = "nothing_is_left_in_the_cgroup_of_a_call_whose_caller_died";
     let server = start(|s| {
+        s.env("TOOL_CGROUP", "auto");
         s.env("TOOL_TIMEOUTS_GRACE", "0.3");
         s.tool("python3", r#"{"binary":"/usr/bin/python3"}"#);
     });

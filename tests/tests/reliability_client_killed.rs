@@ -88,13 +88,13 @@ fn nothing_is_left(prepare: impl FnOnce(&mut tool_broker_tests::Setup)) {
 
 #[test]
 fn two_hundred_killed_clients_leave_nothing_where_there_are_cgroups() {
-    let probe = start(|_| ());
+    let probe = start(|s| s.env("TOOL_CGROUP", "auto"));
     if probe.cgroup().is_none() {
         let test = "two_hundred_killed_clients_leave_nothing_where_there_are_cgroups";
         return skipped(test, "no cgroup can be made here");
     }
     drop(probe);
-    nothing_is_left(|_| ());
+    nothing_is_left(|s| s.env("TOOL_CGROUP", "auto"));
 }
 
 #[test]
@@ -139,7 +139,10 @@ fn hopper(server: &Server, leave_the_group: bool) {
 
 #[test]
 fn a_process_that_forks_all_the_time_goes_with_its_caller() {
-    let server = start(|s| s.env("TOOL_TIMEOUTS_GRACE", "0.3"));
+    let server = start(|s| {
+        s.env("TOOL_TIMEOUTS_GRACE", "0.3");
+        s.env("TOOL_CGROUP", "auto");
+    });
     if server.cgroup().is_none() {
         let test = "a_process_that_forks_all_the_time_goes_with_its_caller";
         return skipped(test, "no cgroup can be made here");
@@ -162,7 +165,10 @@ fn a_process_that_forks_all_the_time_goes_where_only_the_mark_tells() {
 
 #[test]
 fn a_process_that_forks_into_new_groups_all_the_time_goes_with_its_caller() {
-    let server = start(|s| s.env("TOOL_TIMEOUTS_GRACE", "0.3"));
+    let server = start(|s| {
+        s.env("TOOL_TIMEOUTS_GRACE", "0.3");
+        s.env("TOOL_CGROUP", "auto");
+    });
     if server.cgroup().is_none() {
         let test = "a_process_that_forks_into_new_groups_all_the_time_goes_with_its_caller";
         return skipped(test, "no cgroup can be made here");
@@ -187,7 +193,7 @@ fn a_process_that_forks_into_new_groups_all_the_time_goes_where_only_the_mark_te
 /// moment must not pile up.
 #[test]
 fn cgroups_of_calls_that_left_something_for_a_moment_do_not_pile_up() {
-    let server = start(|_| ());
+    let server = start(|s| s.env("TOOL_CGROUP", "auto"));
     let Some(cgroup) = server.cgroup() else {
         let test = "cgroups_of_calls_that_left_something_for_a_moment_do_not_pile_up";
         return skipped(test, "no cgroup can be made here");

@@ -133,6 +133,19 @@ fn deaf(mark: &Mark) -> String {
     )
 }
 
+/// A call that nobody attended to until its time was over has no second one.
+#[test]
+fn a_timeout_counts_from_the_start_whoever_attends_to_the_call() {
+    let server = start(|s| s.tool("brief", "binary = \"/bin/sh\"\ntimeout = 1\n"));
+    let mut wire = server.connect();
+    wire.send_json(&json!({
+        "tool":"brief","args":["-c","sleep 1.7; touch late"],"cwd":server.ws(),"stdio":"fds","fds":[],
+    }));
+    let last = wire.recv_json();
+    assert_eq!((&last["code"], &last["exit_code"]), (&json!("timed_out"), &json!(124)), "{last}");
+    assert!(!server.ws().join("late").exists(), "it had its time twice");
+}
+
 #[test]
 fn a_tool_that_outstays_its_timeout_ends_with_its_tree_and_keeps_what_it_said() {
     let mark = Mark::new();

@@ -101,7 +101,7 @@ fn the_tools_own_process_dies_with_the_server() {
 #[test]
 fn cgroups_of_a_killed_server_do_not_pile_up() {
     let test = "cgroups_of_a_killed_server_do_not_pile_up";
-    let mut server = start(|_| ());
+    let mut server = start(|s| s.env("TOOL_CGROUP", "auto"));
     let Some(cgroup) = server.cgroup().cloned() else {
         return skipped(test, "no cgroup can be made here");
     };

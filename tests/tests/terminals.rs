@@ -1,5 +1,5 @@
-//! A client on a terminal: its descriptors never cross, so that input and output
-//! are streamed, as the server tells it to.
+//! A client on a terminal: the terminal itself never crosses, the tool has one of
+//! its own.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -37,18 +37,22 @@ fn what_is_typed_reaches_the_tool_line_by_line() {
 }
 
 #[test]
-fn a_tool_never_has_the_callers_terminal() {
+fn a_tool_has_a_terminal_of_its_own_never_the_callers() {
     let server = Server::start(|_| ());
     let mut command = server.client("sh");
-    let script =
-        "for n in 0 1 2; do readlink /proc/$$/fd/$n; done > links; exec 3</dev/tty; echo tty: $?";
+    let script = "readlink /proc/$$/fd/0 > its; \
+                  exec 3</dev/tty; echo tty: $?; read x; echo \"<$x>\"";
     command.args(["-c", script]);
     let mut screen = OnTerminal::start(command);
-    screen.wait();
-    let links = fs::read_to_string(server.ws().join("links")).expect("links");
-    assert_eq!(links.lines().count(), 3);
-    assert!(!links.contains("/dev/pts") && !links.contains("tty"), "{links}");
-    assert!(!screen.screen().contains("tty: 0"), "it could open /dev/tty: {}", screen.screen());
+    screen.shows("tty: 0");
+    let client = i32::try_from(screen.child.id()).expect("a pid");
+    let callers = fs::read_link(format!("/proc/{client}/fd/0")).expect("the caller's terminal");
+    let its = fs::read_to_string(server.ws().join("its")).expect("its");
+    assert!(its.starts_with("/dev/pts/"), "{its}");
+    assert_ne!(its.trim_end(), callers.display().to_string());
+    screen.type_text("a line\r");
+    screen.shows("<a line>");
+    assert_eq!(screen.wait().code(), Some(0));
 }
 
 #[test]

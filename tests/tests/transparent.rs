@@ -118,27 +118,21 @@ fn an_empty_stdin_is_an_empty_stdin() {
 }
 
 #[test]
-fn closed_descriptors_are_dev_null_in_the_tool_never_the_clients_socket() {
+fn closed_descriptors_are_closed_in_the_tool_never_the_clients_socket() {
     let server = shell();
     for closed in [&[0][..], &[1], &[2], &[0, 1], &[1, 2], &[0, 1, 2]] {
         let mut command = server.client("sh");
-        let text = "for n in 0 1 2; do set -- \"$@\" \"$(readlink /proc/$$/fd/$n)\"; done; \
-                    printf '%s\\n' \"$@\" > seen; echo o; echo e >&2; cat; exit 9";
+        // Builtins alone: a child's pipe would take a number that is free.
+        let text = "for n in 0 1 2; do [ -e /proc/$$/fd/$n ] && set -- \"$@\" $n; done; \
+                    echo \"$@\" 9> seen >&9; exit 9";
         script(&mut command, text);
         closed.iter().for_each(|fd| sys::close(&mut command, *fd));
         let outcome = run(&mut command, b"in");
         assert_eq!(outcome.code(), Some(9), "closed {closed:?}: {outcome:?}");
         let seen = fs::read_to_string(server.ws().join("seen")).expect("seen");
-        for (n, link) in seen.lines().enumerate() {
-            let n = i32::try_from(n).expect("small");
-            let null = link == "/dev/null";
-            assert_eq!(null, closed.contains(&n), "closed {closed:?}, {n} is {link}");
-        }
-        assert_eq!(seen.lines().count(), 3);
+        let open = (0..3).filter(|n| !closed.contains(n)).map(|n| n.to_string());
+        assert_eq!(seen.trim_end(), open.collect::<Vec<_>>().join(" "), "closed {closed:?}");
         fs::remove_file(server.ws().join("seen")).expect("rm");
-        if !closed.contains(&1) && !closed.contains(&0) {
-            assert_eq!(outcome.out(), "o\nin");
-        }
     }
 }
 

@@ -6,8 +6,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
 use nix::sys::signal::Signal;
+use serde_json::json;
 use tool_broker_tests::{
-    Running, Server, alive, eventually, eventually_some, process, spawn, still_works,
+    Running, Server, alive, eventually, eventually_some, process, run, spawn, still_works,
 };
 
 /// `sh -c SCRIPT` through the client, up to its line `ready` in the file `ready`.
@@ -175,4 +176,23 @@ fn a_dead_server_is_an_error_of_one_line_and_125() {
     let health = tool_broker_tests::run(setup.client("tool-client").arg("--health"), b"");
     assert_eq!(health.code(), Some(125), "{health:?}");
     assert!(health.status.signal().is_none());
+}
+
+/// One that has no name is an end as well: it is told by its number alone.
+#[test]
+fn a_tool_that_a_real_time_signal_ends_has_ended() {
+    let server = Server::start(|_| ());
+    for stdio in ["buffered", "stream", "fds"] {
+        let mut wire = server.connect();
+        let mut request =
+            json!({"tool":"sh","args":["-c","kill -40 $$"],"cwd":server.ws(),"stdio":stdio});
+        if stdio == "fds" {
+            request["fds"] = json!([]);
+        }
+        wire.send_json(&request);
+        let last = wire.recv_stream().last;
+        assert_eq!(last["exit_code"], json!(168), "{stdio}: {last}");
+    }
+    let outcome = run(server.client("sh").args(["-c", "kill -40 $$"]), b"");
+    assert_eq!(outcome.code(), Some(168), "{outcome:?}");
 }
