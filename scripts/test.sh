@@ -67,8 +67,14 @@ check() {
 
 wanted=(/usr/bin/git:git cc:gcc cc:libc6-dev python3:python3 ps:procps setsid:util-linux
     script:bsdutils tar:tar)
-useful=(shellcheck:shellcheck)
-mapfile -t packages < <(missing_packages "${wanted[@]}" "${useful[@]}")
+# Without the last three some rows of tests/twins are skipped.
+useful=(shellcheck:shellcheck less:less vi:vim-tiny make:make)
+mapfile -t packages < <(
+    {
+        missing_packages "${wanted[@]}" "${useful[@]}"
+        "$root/tests/third-party/git-suite.sh" --needs
+    } | sort -u
+)
 echo "This builds the project in $(target_dir) and tests it; servers are started in"
 echo "directories of their own and stopped. Takes some minutes."
 if ((${#packages[@]} == 0)); then
@@ -152,12 +158,31 @@ tests() {
 
 shell_scripts() {
     if command -v shellcheck >/dev/null; then
-        mapfile -t scripts < <(find scripts tools.d -name '*.sh' | sort)
+        mapfile -t scripts < <(find scripts tests tools.d -name '*.sh' | sort)
         check "shellcheck finds nothing in ${#scripts[@]} scripts and .ci/run" \
             shellcheck --external-sources "${scripts[@]}" .ci/run
     else
         skip "shellcheck" "it is not installed"
     fi
+}
+
+# git's own tests: a choice of a minute, or all that are listed.
+git_suite() {
+    local what="git's own tests cannot tell tool-client from git" status=0 options=(--quick)
+    if $all; then
+        options=()
+    fi
+    heading "$what"
+    echo "\$ tests/third-party/git-suite.sh ${options[*]}"
+    tests/third-party/git-suite.sh "${options[@]}" 2>&1 | tee "$scratch/suite" || status=$?
+    case $status in
+        0) proven+=("$what: $(sed -n 's/^git suite: //p' "$scratch/suite")") ;;
+        77) skip "$what" "$(sed -n 's/^git suite: not possible here: //p' "$scratch/suite")" ;;
+        *)
+            printf 'FAILED: %s\n' "$what"
+            failed+=("$what: $(grep '^git suite: ' "$scratch/suite" || echo "status $status")")
+            ;;
+    esac
 }
 
 dependencies() {
@@ -198,6 +223,7 @@ if ((${#failed[@]} == 0)); then
     format || true
     lints || true
     tests || true
+    git_suite || true
     shell_scripts || true
     dependencies || true
     if $all; then
@@ -212,7 +238,7 @@ heading "what was shown"
 for line in "${proven[@]}"; do printf 'proven: %s\n' "$line"; done
 for line in "${skipped[@]}"; do printf 'skipped: %s\n' "$line"; done
 for line in "${failed[@]}"; do printf 'FAILED: %s\n' "$line"; done
-$all || echo "left out: what takes long, the demo, the client for aarch64: scripts/test.sh --all"
+$all || echo "left out: what takes long, more of git's tests, the demo, the client for aarch64: scripts/test.sh --all"
 
 # Each failed test is in the list by its name; the rest of the list are checks.
 checks_failed=0
