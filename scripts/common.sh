@@ -5,6 +5,16 @@
 # The root of the project: both scripts run there.
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 
+# Closes what this shell was started with beyond 2, but for the script itself
+# (255): whatever is open reaches every tool that is called.
+close_inherited() {
+    local fd
+    for fd in /proc/self/fd/*; do
+        fd=${fd##*/}
+        ((fd <= 2 || fd == 255)) || eval "exec $fd>&-"
+    done
+}
+
 die() {
     printf '%s: %s\n' "${0##*/}" "$*" >&2
     exit 1

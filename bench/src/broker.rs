@@ -1,103 +1,84 @@
-//! A server for the bench, in a scratch directory, in the session of the bench:
-//! with a session of its own the scheduler would put it in another group
-//! (kernel.sched_autogroup_enabled), and bulk output would read a third less.
+//! The broker as a way: a server in the scratch directory, a definition for each
+//! program, the client by a symlink.
+//!
+//! Owns: how the broker is set up for measuring. Must not: measure.
 
-use std::os::unix::fs::symlink;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
 
-use crate::built;
+use crate::site::{Site, Work};
+use crate::way::{Running, Way};
 
-pub struct Broker {
-    scratch: tempfile::TempDir,
-    server: Child,
+/// Starts a server, its files in `folder` of the site.
+pub fn start(
+    site: &Arc<Site>,
+    name: &'static str,
+    folder: &str,
+    cgroup: &str,
+) -> Result<Way, String> {
+    let at = site.path(folder);
+    for directory in ["bin", "state", "tools.d"] {
+        std::fs::create_dir_all(at.join(directory)).expect("a directory");
+    }
+    for program in Work::PROGRAMS {
+        define(site, &at, program);
+    }
+    let socket = at.join("socket");
+    let mut command = site.plain(&built("tool-server").display().to_string());
+    command
+        .arg("serve")
+        .env("TOOL_SOCKET", &socket)
+        .env("TOOLS_DIR", at.join("tools.d"))
+        .env("WORKSPACE", site.path("workspace"))
+        .env("STATE_DIR", at.join("state"))
+        .env("TOOL_CGROUP", cgroup);
+    let log = std::fs::File::create(at.join("log")).expect("a file");
+    let mut server = Running::with_log(&mut command, log.into())?;
+    server.wait_for(&socket)?;
+    if cgroup != "off" {
+        // Where it may not make any it goes on without.
+        let log = at.join("log");
+        let says = || std::fs::read_to_string(&log).unwrap_or_default();
+        server.wait_until(&|| says().contains("\"started\""))?;
+        if !says().contains("cgroup.kill") {
+            return Err("the server may not make cgroups of version 2 here".into());
+        }
+    }
+    let how = format!("`tool-server serve`, `TOOL_CGROUP={cgroup}`, `tool-client` by a symlink");
+    let workspace = site.path("workspace");
+    Ok(Way::new(name, how, vec![server], move |work| {
+        let words = work.words();
+        let tool = Path::new(&words[0]).file_name().expect("a name");
+        let mut command = Command::new(at.join("bin").join(tool));
+        command.args(&words[1..]).env_clear().env("TOOL_SOCKET", &socket).current_dir(&workspace);
+        command
+    }))
 }
 
-const TOOLS: [(&str, &str); 3] =
-    [("true", "/bin/true"), ("git", "/usr/bin/git"), ("sh", "/bin/sh")];
-
-impl Broker {
-    pub fn start(cgroup: &str) -> Broker {
-        let scratch = tempfile::tempdir().expect("a scratch directory");
-        let at = |name: &str| scratch.path().join(name);
-        for directory in ["ws", "bin", "state", "tools.d"] {
-            std::fs::create_dir(at(directory)).expect("a directory");
-        }
-        for (name, binary) in TOOLS {
-            let folder = at("tools.d").join(name);
-            std::fs::create_dir(&folder).expect("a directory");
-            let text = format!("binary = {binary:?}\ndefault = \"allow\"\n");
-            std::fs::write(folder.join("tool.toml"), text).expect("a definition");
-            symlink(built("tool-client"), at("bin").join(name)).expect("a link");
-        }
-        let status = Command::new("chmod").args(["-R", "go-w"]).arg(at("tools.d")).status();
-        assert!(status.expect("chmod").success());
-        let server = Command::new(built("tool-server"))
-            .arg("serve")
-            .env("TOOL_SOCKET", at("socket"))
-            .env("TOOLS_DIR", at("tools.d"))
-            .env("WORKSPACE", at("ws"))
-            .env("STATE_DIR", at("state"))
-            .env("TOOL_CGROUP", cgroup)
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the server starts");
-        let broker = Broker { scratch, server };
-        while !broker.at("socket").exists() {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        broker.repository();
-        broker
+/// As short as a definition is, but for HOME: where all others have it.
+fn define(site: &Site, at: &Path, program: &str) {
+    let name = Path::new(program).file_name().expect("a name");
+    let folder = at.join("tools.d").join(name);
+    std::fs::create_dir(&folder).expect("a directory");
+    let home = site.text("home");
+    let text =
+        format!("binary = {program:?}\ndefault = \"allow\"\n[env]\nset = {{ HOME = {home:?} }}\n");
+    std::fs::write(folder.join("tool.toml"), text).expect("a definition");
+    // A definition that others may change is refused, whatever the umask here.
+    for (path, mode) in
+        [(at.join("tools.d"), 0o755), (folder.clone(), 0o755), (folder.join("tool.toml"), 0o644)]
+    {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("chmod");
     }
-
-    /// 1,000 files, for git status.
-    fn repository(&self) {
-        let script = "git init -q . && for i in $(seq 1000); do echo $i > f$i; done && git add . && \
-            git -c user.name=b -c user.email=b@b commit -qm files";
-        let status = self.directly("sh", &["-c", script]).status().expect("git");
-        assert!(status.success());
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.scratch.path().join(name)
-    }
-
-    /// The tool through the client.
-    pub fn call(&self, tool: &str) -> Command {
-        let mut command = Command::new(self.at("bin").join(tool));
-        command.env_clear().env("TOOL_SOCKET", self.at("socket")).current_dir(self.at("ws"));
-        command
-    }
-
-    /// The same without it, in the same environment that a tool gets.
-    pub fn directly(&self, tool: &str, args: &[&str]) -> Command {
-        let binary = TOOLS.iter().find(|(name, _)| *name == tool).map_or("", |(_, path)| *path);
-        let mut command = Command::new(binary);
-        command
-            .args(args)
-            .env_clear()
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .env("HOME", self.at("state"))
-            .current_dir(self.at("ws"));
-        command
-    }
-
-    /// Memory that is the server's alone.
-    pub fn private_kib(&self) -> u64 {
-        let path = format!("/proc/{}/smaps_rollup", self.server.id());
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        text.lines()
-            .filter(|line| line.starts_with("Private_"))
-            .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
-            .sum()
-    }
+    symlink(built("tool-client"), at.join("bin").join(name)).expect("a link");
 }
 
-impl Drop for Broker {
-    fn drop(&mut self) {
-        // SAFETY: a plain signal to our own child.
-        unsafe { libc::kill(self.server.id() as i32, libc::SIGTERM) };
-        self.server.wait().ok();
-    }
+/// The program of this workspace of that name, built beside this one.
+pub fn built(name: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("a path");
+    let path = own.parent().unwrap_or(Path::new(".")).join(name);
+    assert!(path.is_file(), "{} is not built: run cargo build --release", path.display());
+    path
 }

@@ -1,176 +1,216 @@
-//! What a call costs: each measurement beside the same work done directly, in
-//! one run, interleaved, so that a noisy machine is noisy for both.
+//! What a call costs: directly, through the broker and through its peers, the
+//! same work in one run, in turn.
 //!
-//!     cargo build --release && target/release/bench [quick]
+//!     bench [quick] [--write DIRECTORY]
 //!
-//! Prints medians, ratios and the 95 % interval of the ratio (bootstrap).
+//! Prints the results as Markdown; with --write makes DIRECTORY/RESULTS.md and
+//! DIRECTORY/results.svg of them. scripts/bench.sh installs the peers first.
+//!
+//! Owns: what is measured, in which order, how often.
 
 mod broker;
+mod client;
+mod machine;
+mod memory;
+mod peers;
+mod picture;
+mod report;
+mod results;
+mod rounds;
+mod same;
+mod site;
+mod spawn;
+mod stats;
+mod storm;
+mod targets;
 mod trees;
+mod way;
 
-use std::io::Read;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::Broker;
+use results::{Column, Crowd, Results, Table};
+use rounds::Bound;
+use site::{Site, Work};
+use way::{BROKER, DIRECT, Way};
+
+/// How much of everything; the times hold the whole run below 25 minutes, a quick
+/// one below 3, on a busy machine too.
+struct Amount {
+    singles: [(Work, Bound); 3],
+    bulk: Bound,
+    crowds: Bound,
+    window: Duration,
+    memory: usize,
+    trees: Bound,
+}
+
+const fn bound(rounds: usize, seconds: u64) -> Bound {
+    Bound { rounds, time: Duration::from_secs(seconds) }
+}
+
+const FULL: Amount = Amount {
+    singles: [
+        (Work::True, bound(2_000, 160)),
+        (Work::Version, bound(1_500, 160)),
+        (Work::Status, bound(1_000, 160)),
+    ],
+    bulk: bound(21, 360),
+    crowds: bound(5, 60),
+    window: Duration::from_millis(1_000),
+    memory: 10_000,
+    trees: bound(2_000, 20),
+};
+
+const QUICK: Amount = Amount {
+    singles: [
+        (Work::True, bound(150, 20)),
+        (Work::Version, bound(100, 20)),
+        (Work::Status, bound(100, 20)),
+    ],
+    bulk: bound(3, 25),
+    crowds: bound(1, 10),
+    window: Duration::from_millis(400),
+    memory: 1_000,
+    trees: bound(200, 5),
+};
+
+const CGROUPS: &str = "tool broker, with cgroups";
 
 fn main() {
-    let quick = std::env::args().nth(1).is_some_and(|word| word == "quick");
-    let (rounds, bulk) = if quick { (200, 3) } else { (3_000, 21) };
-    println!("| what | direct | through the broker | ratio of medians (95 %) |");
-    println!("| --- | --- | --- | --- |");
-    for (name, cgroup) in [("", "off"), (", with cgroups", "auto")] {
-        let broker = Broker::start(cgroup);
-        for (what, tool, args) in [
-            ("/bin/true", "true", &[][..]),
-            ("git --version", "git", &["--version"][..]),
-            ("git status", "git", &["status", "--short"][..]),
-        ] {
-            let rounds = if tool == "true" { rounds } else { rounds / 3 };
-            let pairs =
-                pairs(rounds, || direct(&broker, tool, args), || called(&broker, tool, args));
-            row(&format!("`{what}`{name}"), &pairs, "µs", 1e6);
-        }
-        if cgroup == "off" {
-            let size = 1u64 << 30;
-            let script = format!("head -c {size} /dev/zero");
-            let pairs = pairs(
-                bulk,
-                || output(Command::new("/bin/sh").args(["-c", &script]), size),
-                || output(broker.call("sh").args(["-c", &script]), size),
-            );
-            row("1 GiB of output into a pipe", &pairs, "ms", 1e3);
-            for at_once in [8, 64] {
-                let direct = storm(at_once, rounds, &|| broker.directly("true", &[]));
-                let called = storm(at_once, rounds, &|| broker.call("true"));
-                println!(
-                    "| calls a second, {at_once} at once, `/bin/true` | {direct:.0} | {called:.0} | {:.2} |",
-                    called / direct
-                );
+    let (mut quick, mut write) = (false, None);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "quick" => quick = true,
+            "--write" => write = arguments.next().map(PathBuf::from),
+            _ => {
+                eprintln!("usage: bench [quick] [--write DIRECTORY]");
+                std::process::exit(2);
             }
-            println!("| server, private memory | | {} KiB | |", broker.private_kib());
         }
     }
-    trees::measure(rounds);
-}
-
-/// How long each of a pair took, in seconds.
-type Pairs = Vec<(f64, f64)>;
-
-fn pairs(
-    rounds: usize,
-    mut one: impl FnMut() -> Duration,
-    mut other: impl FnMut() -> Duration,
-) -> Pairs {
-    for _ in 0..rounds.min(20) {
-        one();
-        other();
+    let results = run(quick);
+    match write {
+        Some(directory) => save(&results, &directory),
+        None => print!("{}", report::render(&results, "")),
     }
-    (0..rounds)
-        .map(|round| {
-            // Who goes first changes: neither always finds the other's cache.
-            if round % 2 == 0 {
-                let first = one().as_secs_f64();
-                (first, other().as_secs_f64())
-            } else {
-                let second = other().as_secs_f64();
-                (one().as_secs_f64(), second)
-            }
-        })
-        .collect()
 }
 
-fn direct(broker: &Broker, tool: &str, args: &[&str]) -> Duration {
-    timed(&mut broker.directly(tool, args))
+fn save(results: &Results, directory: &Path) {
+    let path = directory.join("RESULTS.md");
+    let old = std::fs::read_to_string(&path).unwrap_or_default();
+    std::fs::write(&path, report::render(results, &old)).expect("RESULTS.md can be written");
+    let picture = picture::render(results);
+    std::fs::write(directory.join("results.svg"), picture).expect("results.svg can be written");
 }
 
-fn called(broker: &Broker, tool: &str, args: &[&str]) -> Duration {
-    timed(broker.call(tool).args(args))
-}
+fn run(quick: bool) -> Results {
+    let amount = if quick { QUICK } else { FULL };
+    let progress = Progress(Instant::now());
+    progress.say("how busy the machine is");
+    let mut machine = machine::look();
+    let site = Arc::new(Site::new());
+    // While the bench has one thread.
+    progress.say("the marks of a call, in a bare spawn");
+    let trees = trees::measure(amount.trees);
 
-fn timed(command: &mut Command) -> Duration {
-    command.stdin(Stdio::null()).stdout(Stdio::null());
-    let start = Instant::now();
-    let status = command.status().expect("the command starts");
-    let took = start.elapsed();
-    assert!(status.success(), "{command:?}: {status}");
-    took
-}
-
-fn output(command: &mut Command, size: u64) -> Duration {
-    let start = Instant::now();
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts");
-    let mut pipe = child.stdout.take().expect("a pipe");
-    let mut buffer = vec![0; 1 << 17];
-    let mut seen = 0u64;
-    loop {
-        match pipe.read(&mut buffer).expect("reading") {
-            0 => break,
-            bytes => seen += bytes as u64,
-        }
-    }
-    assert!(child.wait().expect("it ends").success());
-    assert_eq!(seen, size);
-    start.elapsed()
-}
-
-fn storm(at_once: usize, rounds: usize, make: &(dyn Fn() -> Command + Sync)) -> f64 {
-    let each = (rounds * 2 / at_once).max(2);
-    let start = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..at_once {
-            scope.spawn(|| {
-                (0..each).for_each(|_| {
-                    timed(&mut make());
-                })
-            });
-        }
-    });
-    (each * at_once) as f64 / start.elapsed().as_secs_f64()
-}
-
-fn row(what: &str, pairs: &Pairs, unit: &str, scale: f64) {
-    let (first, second): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
-    let (one, two) = (median(first), median(second));
-    let (low, high) = interval(pairs);
-    println!(
-        "| {what} | {:.0} {unit} | {:.0} {unit} | {:.2} ({low:.2} to {high:.2}) |",
-        one * scale,
-        two * scale,
-        two / one
-    );
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// The 95 % interval of the ratio of medians, by resampling the pairs.
-fn interval(pairs: &Pairs) -> (f64, f64) {
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    let mut random = |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as usize
+    let memory = {
+        progress.say(&format!("the server's memory, {} calls", 2 * amount.memory));
+        // Alone: what another server of the same program maps is not private.
+        let fresh = broker::start(&site, BROKER, "fresh", "off").expect("the server starts");
+        memory::measure(&fresh, amount.memory)
     };
-    let mut ratios: Vec<f64> = (0..400)
-        .map(|_| {
-            let sample: Pairs = (0..pairs.len()).map(|_| pairs[random(pairs.len())]).collect();
-            let (first, second): (Vec<f64>, Vec<f64>) = sample.into_iter().unzip();
-            median(second) / median(first)
-        })
-        .collect();
-    ratios.sort_by(f64::total_cmp);
-    (ratios[10], ratios[389])
+    progress.say("starting servers and peers");
+    let (ways, columns, mut left_out) = start(&site);
+    let all: Vec<&Way> = ways.iter().collect();
+    let plain: Vec<&Way> = all.iter().copied().filter(|way| way.name != CGROUPS).collect();
+    let two: Vec<&Way> =
+        plain.iter().copied().filter(|way| [DIRECT, BROKER].contains(&way.name)).collect();
+    let bulk: Vec<&Way> = plain.iter().copied().filter(|way| way.no_bulk.is_none()).collect();
+    for way in &plain {
+        left_out.extend(way.no_bulk.map(|why| (format!("{}, 1 GiB", way.name), why.to_owned())));
+    }
+
+    let mut singles = Vec::new();
+    for (work, bound) in amount.singles {
+        progress.say(&format!("{}, {} rounds, {} ways", work.name(), bound.rounds, all.len()));
+        singles.push(Table { work, series: named(&all, rounds::rounds(&all, work, bound)) });
+    }
+    progress.say(&format!("1 GiB into a pipe, {} rounds, {} ways", amount.bulk.rounds, bulk.len()));
+    let series = named(&bulk, rounds::rounds(&bulk, Work::Bulk, amount.bulk));
+    singles.push(Table { work: Work::Bulk, series });
+
+    let mut crowds = Vec::new();
+    for (work, callers, who) in [
+        (Work::True, 1, &plain),
+        (Work::True, 8, &plain),
+        (Work::True, 64, &plain),
+        (Work::True, 256, &plain),
+        (Work::Status, 8, &two),
+        (Work::Status, 64, &two),
+    ] {
+        progress.say(&format!("{}, {callers} at once, {} ways", work.name(), who.len()));
+        let storms = storm::storms(who, work, callers, amount.crowds, amount.window);
+        crowds.push(Crowd { work, callers, storms: named(who, storms) });
+    }
+
+    progress.say("the client");
+    let client =
+        client::measure(&site, two.iter().find(|way| way.name == BROKER).expect("the broker"));
+    drop(ways);
+    machine.busy_after();
+    progress.say("done");
+    Results { quick, machine, columns, left_out, singles, crowds, client, memory, trees }
 }
 
-/// The program of this workspace of that name, built for release.
-fn built(name: &str) -> std::path::PathBuf {
-    let own = std::env::current_exe().expect("a path");
-    let path = own.parent().unwrap_or(Path::new(".")).join(name);
-    assert!(path.is_file(), "{} is not built: run cargo build --release", path.display());
-    path
+type LeftOut = Vec<(String, String)>;
+
+/// Everything that can be measured, what is to be said of it, and what cannot.
+fn start(site: &Arc<Site>) -> (Vec<Way>, Vec<Column>, LeftOut) {
+    let direct = way::direct(site);
+    let mut started = vec![(BROKER, broker::start(site, BROKER, "broker", "off"))];
+    let cgroups = broker::start(site, CGROUPS, "cgroups", "auto");
+    started.push((CGROUPS, cgroups));
+    started.extend(peers::start(site));
+
+    let mut left_out = LeftOut::new();
+    let mut ways = Vec::new();
+    let mut columns = Vec::new();
+    let column = |way: &Way, more| Column {
+        name: way.name,
+        how: way.how.clone(),
+        exit_code: way.exit_code,
+        more,
+    };
+    columns.push(column(&direct, Vec::new()));
+    for (name, way) in started {
+        match way.and_then(|way| Ok((same::look(site, &way, &direct)?, way))) {
+            Ok((more, way)) => {
+                columns.push(column(&way, more));
+                ways.push(way);
+            }
+            Err(why) => {
+                eprintln!("bench: left out: {name}: {why}");
+                assert!(name != BROKER, "without the broker there is nothing to measure");
+                left_out.push((name.to_owned(), why));
+            }
+        }
+    }
+    ways.insert(0, direct);
+    (ways, columns, left_out)
+}
+
+fn named<T>(ways: &[&Way], found: Vec<T>) -> Vec<(&'static str, T)> {
+    ways.iter().map(|way| way.name).zip(found).collect()
+}
+
+/// What is going on, for whoever waits.
+struct Progress(Instant);
+
+impl Progress {
+    fn say(&self, what: &str) {
+        eprintln!("bench: {:4} s  {what}", self.0.elapsed().as_secs());
+    }
 }
