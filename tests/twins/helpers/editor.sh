@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # An editor: asks for a line on the terminal and puts it first into the file.
 printf 'message: ' >/dev/tty
 read -r line </dev/tty

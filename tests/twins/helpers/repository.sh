@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Makes the repository that rows copy: two branches, a tag, text and binary.
 set -eu
 for who in AUTHOR COMMITTER; do

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # For callers: `state_of PID STATE` waits until /proc says that the process is
 # in that state (T: stopped, S: asleep).
 state_of() {
