@@ -1,0 +1,119 @@
+//! What modules that know a tool can tell of a call.
+//!
+//! Owns: which modules and facts there are, each with its sentence, and working
+//! them out from a command line that the grammar has read. Must not: guess. What
+//! cannot be known is [`Value::Unknown`], and rules take that for the worst.
+//!
+//! - `value`   what a fact is known to be
+//! - `options` asking a command line for its options
+//! - `git`, `gh`, `npm`   what is known of these tools
+
+mod gh;
+pub mod git;
+mod npm;
+mod options;
+mod value;
+
+pub use self::git::Observed;
+pub use self::value::{Facts, Text, Value};
+
+use crate::grammar::CommandLine;
+use crate::scene::Scene;
+
+/// A module that knows a tool's arguments.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Module {
+    /// Nobody knows this tool.
+    #[default]
+    None,
+    /// git.
+    Git,
+    /// GitHub's command line.
+    Gh,
+    /// npm.
+    Npm,
+}
+
+/// A fact that a module tells.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// Its name in `facts`.
+    pub name: &'static str,
+    /// How it is matched.
+    pub kind: Kind,
+    /// One sentence for people.
+    pub about: &'static str,
+}
+
+/// How a fact is matched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `true` or `false`.
+    Flag,
+    /// A matcher, over each value.
+    Texts,
+}
+
+/// A row of a module's list of facts.
+const fn fact(name: &'static str, kind: Kind, about: &'static str) -> Fact {
+    Fact { name, kind, about }
+}
+
+/// What has to be observed before the facts of a call can be told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Wants {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The branch and the configuration of the repository that this path,
+    /// relative to the call's directory where it is not absolute, lies in.
+    Repository(Vec<u8>),
+}
+
+impl Module {
+    /// Every module.
+    pub const ALL: [Module; 4] = [Module::Git, Module::Gh, Module::Npm, Module::None];
+
+    /// As it is written in a definition.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Module::None => "none",
+            Module::Git => "git",
+            Module::Gh => "gh",
+            Module::Npm => "npm",
+        }
+    }
+
+    /// The only way from text.
+    pub fn parse(text: &str) -> Option<Module> {
+        Module::ALL.into_iter().find(|module| module.as_str() == text)
+    }
+
+    /// What it tells.
+    pub fn list(self) -> &'static [Fact] {
+        match self {
+            Module::None => &[],
+            Module::Git => &git::FACTS,
+            Module::Gh => &gh::FACTS,
+            Module::Npm => &npm::FACTS,
+        }
+    }
+
+    /// What has to be observed before `facts` can tell all.
+    pub fn wants(self, line: &CommandLine<'_>) -> Wants {
+        match self {
+            Module::Git => git::wants(line),
+            Module::None | Module::Gh | Module::Npm => Wants::Nothing,
+        }
+    }
+
+    /// What is known of a call.
+    pub fn facts(self, line: &CommandLine<'_>, scene: &Scene<'_>) -> Facts {
+        match self {
+            Module::None => Facts::default(),
+            Module::Git => git::facts(line, scene),
+            Module::Gh => gh::facts(line),
+            Module::Npm => npm::facts(line),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What a fact is known to be.
+
+use std::borrow::Cow;
+
+/// The value of a fact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// It is so, or not.
+    Flag(bool),
+    /// Each of these; none where the call has nothing of the kind.
+    Texts(Vec<Text<'static>>),
+    /// It cannot be known.
+    Unknown,
+}
+
+impl Value {
+    /// For people: `true`, the words separated by commas, or `unknown`.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            Value::Flag(holds) => holds.to_string().into_bytes(),
+            Value::Texts(texts) => texts.iter().map(Text::bytes).collect::<Vec<_>>().join(&b','),
+            Value::Unknown => b"unknown".to_vec(),
+        }
+    }
+
+    /// There is nothing of the kind.
+    pub fn is_nothing(&self) -> bool {
+        match self {
+            Value::Flag(holds) => !holds,
+            Value::Texts(texts) => texts.is_empty(),
+            Value::Unknown => false,
+        }
+    }
+}
+
+/// A word, and what else it may be called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text<'a> {
+    bytes: Cow<'a, [u8]>,
+    others: Vec<Vec<u8>>,
+    open: bool,
+    folded: bool,
+}
+
+impl<'a> Text<'a> {
+    /// A word that is called by nothing else.
+    pub fn new(bytes: impl Into<Cow<'a, [u8]>>) -> Text<'a> {
+        Text { bytes: bytes.into(), others: Vec::new(), open: false, folded: false }
+    }
+
+    /// It has this other name too.
+    #[must_use]
+    pub(crate) fn or(mut self, other: impl Into<Vec<u8>>) -> Text<'a> {
+        let other = other.into();
+        if *self.bytes != *other && !self.others.contains(&other) {
+            self.others.push(other);
+        }
+        self
+    }
+
+    /// Its `*` stand for whatever is there.
+    #[must_use]
+    pub(crate) fn open(mut self) -> Text<'a> {
+        self.open = true;
+        self
+    }
+
+    /// Small and capital letters are the same in it.
+    #[must_use]
+    pub(crate) fn folded(mut self) -> Text<'a> {
+        self.folded = true;
+        self
+    }
+
+    /// The name to show.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether it stands for more than one word.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Whether letters of both sizes are the same.
+    pub(crate) fn is_folded(&self) -> bool {
+        self.folded
+    }
+
+    /// Everything that it is called, the name to show first.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(&*self.bytes).chain(self.others.iter().map(Vec::as_slice))
+    }
+}
+
+/// What a module knows of a call: the name of a fact and its value.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts(pub(crate) Vec<(&'static str, Value)>);
+
+impl Facts {
+    /// The value of one; where the module says nothing of it, it is not known.
+    pub fn get(&self, name: &str) -> &Value {
+        let found = self.0.iter().find(|(known, _)| *known == name);
+        found.map_or(&Value::Unknown, |(_, value)| value)
+    }
+
+    /// The same facts, none of them known.
+    pub(crate) fn unknown(self) -> Facts {
+        Facts(self.0.into_iter().map(|(name, _)| (name, Value::Unknown)).collect())
+    }
+
+    /// All, in the order of the module's list.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        self.0.iter().map(|(name, value)| (*name, value))
+    }
+}

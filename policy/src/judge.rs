@@ -1,0 +1,285 @@
+//! The decision on a call.
+//!
+//! Owns: a tool's policy, and weighing its rules: the strictest that a call
+//! meets wins, among equals the first. Must not: hold a call, or run one.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::facts::{Facts, Module, Wants};
+use crate::grammar::{CommandLine, Grammar};
+use crate::rule::{Call, Rule};
+use crate::scene::Scene;
+use crate::{Decision, Mode};
+
+/// What a definition says of the calls of its tool.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Policy {
+    pub(crate) tool: Arc<str>,
+    pub(crate) default: Stated,
+    pub(crate) unread: Unmatched,
+    /// What `default` and `unread` have to say to whoever is refused.
+    pub(crate) by_default: Words,
+    pub(crate) by_unread: Words,
+    pub(crate) mode: Mode,
+    pub(crate) module: Module,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) grammar: Option<Grammar>,
+}
+
+/// The member `default`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stated {
+    pub(crate) decision: Decision,
+    pub(crate) line: usize,
+    /// The definition has it.
+    pub(crate) said: bool,
+}
+
+impl Default for Stated {
+    fn default() -> Stated {
+        Stated { decision: Decision::Allow, line: 1, said: false }
+    }
+}
+
+/// The member `unread`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unmatched {
+    pub(crate) decision: Decision,
+    pub(crate) line: usize,
+}
+
+/// What is said with a decision that no rule made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Words {
+    pub(crate) reason: Option<Arc<str>>,
+    pub(crate) instead: Option<Arc<str>>,
+}
+
+/// What nobody restricts.
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            tool: Arc::from(""),
+            default: Stated::default(),
+            unread: Unmatched { decision: Decision::Deny, line: 1 },
+            by_default: Words::default(),
+            by_unread: Words::default(),
+            mode: Mode::default(),
+            module: Module::default(),
+            rules: Vec::new(),
+            grammar: None,
+        }
+    }
+}
+
+/// What a decision rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RuleId {
+    /// This rule.
+    Rule(Arc<str>),
+    /// No rule: the member `default`.
+    Default,
+    /// No rule, nor a `default`: everything is allowed.
+    Unrestricted,
+    /// The command line could not be read.
+    Unread,
+}
+
+impl RuleId {
+    /// Its name for people and programs.
+    pub fn as_str(&self) -> &str {
+        match self {
+            RuleId::Rule(id) => id,
+            RuleId::Default => "default",
+            RuleId::Unrestricted => "unrestricted",
+            RuleId::Unread => "unread",
+        }
+    }
+}
+
+/// A decision, and all that is to be said of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// What happens.
+    pub decision: Decision,
+    /// What would have happened, where the policy only observes.
+    pub would: Option<Decision>,
+    /// What it rests on.
+    pub rule: RuleId,
+    /// Where it asks: the other rules that ask about this call.
+    pub also: Vec<Arc<str>>,
+    /// Where that stands in the definition.
+    pub line: usize,
+    /// Why; what it quotes of the arguments is escaped.
+    pub reason: Option<Cow<'static, str>>,
+    /// What to do instead; escaped as the reason is.
+    pub instead: Option<Arc<str>>,
+    /// What is known of the call.
+    pub facts: Facts,
+}
+
+impl Verdict {
+    /// What the rules say, whether or not it is carried out.
+    pub fn meant(&self) -> Decision {
+        self.would.unwrap_or(self.decision)
+    }
+}
+
+impl Policy {
+    /// Decides on a call.
+    pub fn judge(&self, args: &[&[u8]], scene: &Scene<'_>) -> Verdict {
+        let line = self.read(args);
+        let mut facts = self.facts(&line, scene);
+        if line.unread.is_some() && self.unread.decision == Decision::Allow {
+            // It may run although nobody knows what it says.
+            facts = facts.unknown();
+        }
+        let call = Call { line: &line, facts: &facts, scene };
+        let met: Vec<&Rule> = self.rules.iter().filter(|rule| rule.is_met(&call)).collect();
+        let strictest = met
+            .iter()
+            .copied()
+            .reduce(|kept, rule| if rule.decision > kept.decision { rule } else { kept });
+        let unread = line.unread.as_ref().map(|_| self.unread);
+        let mut verdict = match (strictest, unread) {
+            (Some(rule), unread)
+                if unread.is_none_or(|unread| rule.decision >= unread.decision) =>
+            {
+                by_rule(rule, &call)
+            }
+            (None, unread)
+                if unread.is_none_or(|unread| self.default.decision > unread.decision) =>
+            {
+                self.by_default()
+            }
+            _ => self.by_unread(&line),
+        };
+        if verdict.decision == Decision::Ask {
+            let asks = met.iter().filter(|rule| rule.decision == Decision::Ask);
+            let others = asks.filter(|rule| verdict.rule.as_str() != &*rule.id);
+            verdict.also = others.map(|rule| Arc::clone(&rule.id)).collect();
+        }
+        verdict.facts = facts;
+        if self.mode == Mode::Observe && verdict.decision != Decision::Allow {
+            verdict.would = Some(verdict.decision);
+            verdict.decision = Decision::Allow;
+        }
+        verdict
+    }
+
+    /// What has to be observed before `judge` knows all that can be known.
+    pub fn wants(&self, args: &[&[u8]]) -> Wants {
+        // Most calls of most tools: not even read.
+        if self.module == Module::None || self.grammar.is_none() {
+            return Wants::Nothing;
+        }
+        self.module.wants(&self.read(args))
+    }
+
+    /// The arguments as the grammar reads them; without one all are operands.
+    pub fn read<'a>(&'a self, args: &[&'a [u8]]) -> CommandLine<'a> {
+        match &self.grammar {
+            Some(grammar) => grammar.read(args),
+            None => CommandLine { operands: args.to_vec(), ..CommandLine::default() },
+        }
+    }
+
+    fn facts(&self, line: &CommandLine<'_>, scene: &Scene<'_>) -> Facts {
+        match &self.grammar {
+            Some(_) => self.module.facts(line, scene),
+            None => Facts::default(),
+        }
+    }
+
+    fn by_default(&self) -> Verdict {
+        let Stated { decision, line, said } = self.default;
+        let rule = if said { RuleId::Default } else { RuleId::Unrestricted };
+        let rule = if self.rules.is_empty() { rule } else { RuleId::Default };
+        let alone = self.rules.is_empty();
+        let reason: Option<Cow<'static, str>> = match (decision, &self.by_default.reason) {
+            (Decision::Allow, _) => None,
+            (_, Some(said)) => Some(Cow::Owned(said.to_string())),
+            (Decision::Ask, None) if alone => {
+                Some("the tool's definition asks about every call".into())
+            }
+            (Decision::Ask, None) => {
+                Some("the tool's definition asks about every call that no rule allows".into())
+            }
+            (Decision::Deny, None) if alone => {
+                Some("the tool's definition denies every call".into())
+            }
+            (Decision::Deny, None) => {
+                Some("the tool's definition denies every call that no rule allows".into())
+            }
+        };
+        let mut verdict = plain(decision, rule, line, reason);
+        verdict.instead = self.by_default.instead.clone().filter(|_| decision != Decision::Allow);
+        verdict
+    }
+
+    fn by_unread(&self, line: &CommandLine<'_>) -> Verdict {
+        let why = line.why_unread(&self.tool).unwrap_or_default();
+        let lead = self.by_unread.reason.as_deref().unwrap_or("the arguments are not understood");
+        let reason = Some(Cow::Owned(format!("{lead}: {why}")));
+        let mut verdict = plain(self.unread.decision, RuleId::Unread, self.unread.line, reason);
+        verdict.instead.clone_from(&self.by_unread.instead);
+        verdict
+    }
+
+    /// The member `default`: the decision, its line, and whether the definition
+    /// has it.
+    pub fn unmatched(&self) -> (Decision, usize, bool) {
+        (self.default.decision, self.default.line, self.default.said)
+    }
+
+    /// The rules, in the order of the definition.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Neither rules nor a default: everything is allowed.
+    pub fn is_unrestricted(&self) -> bool {
+        self.rules.is_empty() && !self.default.said
+    }
+
+    /// The module that knows this tool's arguments.
+    pub fn module(&self) -> Module {
+        self.module
+    }
+
+    /// What the definition says about how arguments are read.
+    pub fn grammar(&self) -> Option<&Grammar> {
+        self.grammar.as_ref()
+    }
+
+    /// Whether decisions are carried out.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The same policy, whose decisions are told and not carried out.
+    #[must_use]
+    pub fn observing(mut self) -> Policy {
+        self.mode = Mode::Observe;
+        self
+    }
+}
+
+fn by_rule(rule: &Rule, call: &Call<'_>) -> Verdict {
+    let (reason, instead) = rule.words(call);
+    let reason = Some(Cow::Owned(reason));
+    let mut verdict = plain(rule.decision, RuleId::Rule(Arc::clone(&rule.id)), rule.line, reason);
+    verdict.instead = instead;
+    verdict
+}
+
+fn plain(
+    decision: Decision,
+    rule: RuleId,
+    line: usize,
+    reason: Option<Cow<'static, str>>,
+) -> Verdict {
+    let (also, facts) = (Vec::new(), Facts::default());
+    Verdict { decision, would: None, rule, also, line, reason, instead: None, facts }
+}

@@ -1,0 +1,13 @@
+//! The crate as those see it who use it: definitions in, decisions out.
+
+#![allow(clippy::panic, clippy::expect_used, reason = "a test says so by failing")]
+
+mod addresses;
+mod definitions;
+mod gh_and_npm_facts;
+mod git_facts;
+mod git_lengths;
+mod paths;
+mod quotes;
+mod rules;
+mod support;
