@@ -46,7 +46,7 @@ pub(crate) enum Path<'a> {
     Stream(Stream<'a>),
 }
 
-/// Asks whether the tool has started.
+/// Asks whether the tool has started, and what it was sent has reached it.
 pub(crate) const QUERY: &str = "{\"query\":\"started\"}";
 
 /// What is waited for, three by three: the socket and signals, and each relay.
@@ -213,15 +213,17 @@ impl<'a, 'l> Call<'a, 'l> {
         if happened == 0 && !first {
             self.give_up_waiting();
         }
-        let [[server, signals, _], relays @ ..] = &polls;
+        let [[server, ..], relays @ ..] = &polls;
         if server.is(Poll::WRITE) {
             self.out.send(self.socket);
         }
-        if signals.is(Poll::READ) {
+        // First, and asked for anew: one that came while the list was looked through
+        // is why something else of it has happened, such as the end of a terminal.
+        if self.out.has_room()
+            && let Some(signal) = self.signals.next()
+        {
             // Much may be different afterwards: the rest is looked at anew.
-            if let Some(signal) = self.signals.next() {
-                self.signal(signal);
-            }
+            self.signal(signal);
             return Ok(());
         }
         match &mut self.path {
@@ -229,10 +231,9 @@ impl<'a, 'l> Call<'a, 'l> {
             Path::Pty(ptys) => {
                 let terminals = ptys.iter_mut().zip(&*self.terminals);
                 for ((pty, terminal), polls) in terminals.zip(relays) {
-                    if happened == 0 {
-                        pty.rested();
+                    if pty.step(polls, terminal) {
+                        self.out.text(QUERY);
                     }
-                    pty.step(polls, terminal);
                 }
             }
             Path::Stream(stream) => {
@@ -300,14 +301,15 @@ impl<'a, 'l> Call<'a, 'l> {
         Ok(())
     }
 
-    /// The tool runs.
+    /// The tool runs, and what it was sent has reached it.
     fn started(&mut self) {
         (self.started, self.settling) = (true, false);
-        if let Path::Stream(_) = self.path {
-            self.begin();
-        } else {
-            self.descriptors.close_passed();
+        match &mut self.path {
+            Path::Stream(_) => return self.begin(),
+            Path::Pty(ptys) => ptys.iter_mut().for_each(Pty::settled),
+            Path::Passed => {}
         }
+        self.descriptors.close_passed();
     }
 
     /// The tool's own terminals have come.

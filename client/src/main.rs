@@ -100,7 +100,7 @@ impl Program<'_> {
     fn call(&mut self, settings: &Settings, request: &Request) -> Result<Infallible, Failure> {
         settings.socket(self.path)?;
         let Memory { frame, side, line, out, terminals, ptys, keys, screen } = &mut *self.memory;
-        let mut line = Line::new(line, self.descriptors.stderr());
+        let mut line = Line::new(line, self.descriptors.stderr(), self.name);
         let terminals = Terminal::look(self.descriptors, terminals);
         let mut means = Means {
             connection: Connection::new(self.path),
@@ -133,7 +133,7 @@ impl Program<'_> {
             os::signal_others(signal);
         }
         last.output(side, self.descriptors)?;
-        last.end(self.name, &mut line)
+        last.end(&mut line)
     }
 
     /// What is asked of the client itself. Apart from the rest: a call shall not
@@ -169,7 +169,10 @@ impl Program<'_> {
         let socket = Connection::new(self.path).socket()?;
         let Memory { side, line, .. } = &mut *self.memory;
         let health = request::health(socket, side)?;
-        let mut line = Line::new(line, self.descriptors.has(1).then_some(1));
+        if health.has(Member::Ok) && !health.is_true(Member::Ok) {
+            return Err(Failure::Refused);
+        }
+        let mut line = Line::new(line, self.descriptors.has(1).then_some(1), self.name);
         line.push(b"ok: tool-server ");
         if let Some(version) = health.text(Member::Version) {
             line.text(version);
@@ -190,15 +193,15 @@ impl Program<'_> {
             os::die_of(signals::PIPE);
         }
         os::restore();
-        let mut line = Line::new(&mut self.memory.line, self.descriptors.stderr());
+        let mut line = Line::new(&mut self.memory.line, self.descriptors.stderr(), self.name);
         if let Failure::Refused = failure
             && let Ok(refusal) = request::last_health(&mut self.memory.side)
             && refusal.text(Member::Error).is_some()
         {
             // In the server's own words.
-            refusal.end(self.name, &mut line);
+            refusal.end(&mut line);
         }
-        failure.tell(self.name, self.path.bytes(), &mut line);
+        failure.tell(self.path.bytes(), &mut line);
         os::exit(125)
     }
 }

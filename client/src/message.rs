@@ -14,6 +14,8 @@ pub(crate) struct Line<'a> {
     at: usize,
     /// Nowhere, if the descriptor is not open: its number may be the socket's.
     to: Option<Fd>,
+    /// What a message to people begins with.
+    name: &'a [u8],
     last: u8,
     written: Result<(), Errno>,
 }
@@ -21,8 +23,16 @@ pub(crate) struct Line<'a> {
 impl<'a> Line<'a> {
     /// A line on that descriptor.
     #[inline(never)]
-    pub(crate) fn new(place: &'a mut [u8], to: Option<Fd>) -> Line<'a> {
-        Line { place, at: 0, to, last: 0, written: Ok(()) }
+    pub(crate) fn new(place: &'a mut [u8], to: Option<Fd>, name: &'a [u8]) -> Line<'a> {
+        Line { place, at: 0, to, name, last: 0, written: Ok(()) }
+    }
+
+    /// Begins a message to people.
+    #[inline(never)]
+    pub(crate) fn begin(&mut self) {
+        let name = self.name;
+        self.push(name);
+        self.push(b": ");
     }
 
     /// Adds text; each control character becomes `?`, those beyond ASCII
@@ -171,10 +181,9 @@ impl Failure {
     }
 
     /// Writes the line.
-    pub(crate) fn tell(self, name: &[u8], path: &[u8], line: &mut Line<'_>) {
+    pub(crate) fn tell(self, path: &[u8], line: &mut Line<'_>) {
         let (text, errno) = self.text();
-        line.push(name);
-        line.push(b": ");
+        line.begin();
         for byte in text.as_bytes() {
             match byte {
                 b'@' => line.push(path),

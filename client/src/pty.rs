@@ -27,7 +27,8 @@ pub(crate) struct Pty {
     blind: bool,
     /// The tool has closed its side for now; it may open it again.
     resting: bool,
-    /// The caller's terminal is gone, and the tool's is to follow.
+    /// The caller's terminal is gone, and the tool's follows when the server has
+    /// handed on what it was sent before: the signal that says so among it.
     ending: bool,
 }
 
@@ -51,15 +52,12 @@ impl Pty {
 
     /// Whether it is to be looked at again soon, whatever happens.
     pub(crate) fn rests(&self) -> bool {
-        self.resting || self.ending
+        self.resting
     }
 
     /// What to wait for: keys, the master, the screen. `listens` where keys may go
     /// to the tool now.
     pub(crate) fn polls(&self, terminal: &Terminal, listens: bool) -> [Poll; 3] {
-        if self.ending {
-            return Poll::NONE;
-        }
         let takes = self.shown.is_empty() && !self.resting;
         let master = if takes { Poll::READ } else { 0 }
             | if self.typed.is_empty() { 0 } else { Poll::WRITE };
@@ -81,25 +79,26 @@ impl Pty {
         Poll::new(terminal.output, if self.shown.is_empty() { 0 } else { Poll::WRITE })
     }
 
-    /// Moves what can be moved.
-    pub(crate) fn step(&mut self, polls: &[Poll; 3], terminal: &Terminal) {
+    /// Moves what can be moved; whether it is to end from now on.
+    pub(crate) fn step(&mut self, polls: &[Poll; 3], terminal: &Terminal) -> bool {
         let [keys, master, screen] = polls;
         self.resting = false;
-        if keys.is(Poll::READ) {
+        let gone = if keys.is(Poll::READ) {
             match os::read(terminal.input, &mut self.keys) {
                 Ok(count @ 1..) => {
                     self.typed = 0..count;
                     if terminal.raw {
                         self.signal_others();
                     }
+                    false
                 }
                 // Another reader of the same terminal was faster.
-                Err(Errno::EAGAIN) => {}
-                Ok(0) | Err(_) => self.hang_up(terminal),
+                Err(Errno::EAGAIN) => false,
+                Ok(0) | Err(_) => true,
             }
-        } else if keys.has_hung_up() {
-            self.hang_up(terminal);
-        }
+        } else {
+            keys.has_hung_up()
+        };
         if master.is(Poll::WRITE) {
             self.type_some();
         }
@@ -109,6 +108,7 @@ impl Pty {
         if screen.is(Poll::WRITE) {
             self.show(terminal);
         }
+        gone && self.hang_up(terminal)
     }
 
     /// Keys that send signals reach all that the shell started together with the
@@ -128,31 +128,25 @@ impl Pty {
         }
     }
 
-    /// The caller's terminal is gone, and so is the tool's.
-    fn hang_up(&mut self, terminal: &Terminal) {
-        if !terminal.controlling {
-            self.end();
-        } else if os::ignored(signals::HUP) {
+    /// The caller's terminal is gone, and so is the tool's (true), once what the
+    /// server was sent before has reached the tool.
+    fn hang_up(&mut self, terminal: &Terminal) -> bool {
+        if terminal.controlling && os::ignored(signals::HUP) {
             // It goes on without: it would be ended by what the caller ignores.
             self.end_keys(terminal.end_of_input());
         } else {
-            // Not before the signal that says so has reached the tool.
-            self.ending = true;
+            (self.deaf, self.ending) = (true, true);
         }
+        self.ending
     }
 
-    /// Closes the master, which hangs the tool's terminal up.
-    pub(crate) fn end(&mut self) {
-        os::close(self.master);
-        (self.master, self.deaf, self.ending) = (-1, true, false);
-    }
-
-    /// The time to rest is over.
-    pub(crate) fn rested(&mut self) {
+    /// What the server was sent has reached the tool. Closing the master hangs the
+    /// tool's terminal up.
+    pub(crate) fn settled(&mut self) {
         if self.ending {
-            self.end();
+            os::close(self.master);
+            (self.master, self.ending) = (-1, false);
         }
-        self.resting = false;
     }
 
     /// No more keys come. A tool that waits for some is told so, as it would be

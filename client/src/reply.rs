@@ -112,12 +112,13 @@ pub(crate) enum Member {
     Stopped,
     Terminal,
     Window,
+    Ok,
 }
 
 /// How many there are, and their names in that order.
-const MEMBERS: usize = 15;
+const MEMBERS: usize = 16;
 const NAMES: &str = "exit_code signal stdout stderr error hint code notice protocol version \
-    pty started stopped terminal window";
+    pty started stopped terminal window ok";
 
 /// One message: its known members, those that it does not have as null.
 pub(crate) struct Reply<'a>([Value<'a>; MEMBERS]);
@@ -185,8 +186,7 @@ impl<'a> Reply<'a> {
     /// Prints what a message during a call has for people.
     pub(crate) fn tell_notice(&self, line: &mut Line<'_>) {
         if let Some(notice) = self.text(Member::Notice) {
-            line.push(crate::OWN_NAME);
-            line.push(b": ");
+            line.begin();
             line.text(notice);
             line.end();
         }
@@ -217,10 +217,9 @@ impl<'a> Reply<'a> {
     }
 
     /// Ends as the tool ended: with its exit code, or of the same signal.
-    pub(crate) fn end(&self, name: &[u8], line: &mut Line<'_>) -> ! {
+    pub(crate) fn end(&self, line: &mut Line<'_>) -> ! {
         if let Some(error) = self.text(Member::Error) {
-            line.push(name);
-            line.push(b": ");
+            line.begin();
             line.text(error);
             if let Some(hint) = self.text(Member::Hint) {
                 line.push(b" (");

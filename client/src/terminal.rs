@@ -121,12 +121,13 @@ impl Terminal {
         self.controlling = front.is_ok();
         self.held = front.map_or(first == 0, |front| front && self.whole);
         self.modes = os::modes(first).unwrap_or(Modes::NONE);
-        let [input, _, _, local] = &mut self.modes.flags;
+        let [input, output, _, local] = &mut self.modes.flags;
         if self.controlling && !self.held && *local & flag::ICANON == 0 {
             // Somebody edits a line or shows a page there, such as the shell that
-            // started this behind its prompt. It will undo what it does before
-            // the tool ever has the terminal.
+            // started this behind its prompt, or another client has it for its
+            // tool. It will undo what it does before this tool ever has the terminal.
             *input |= flag::ICRNL;
+            *output |= flag::OPOST;
             *local |= flag::ICANON | flag::ECHO | flag::ISIG | flag::IEXTEN;
         }
     }

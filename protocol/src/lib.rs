@@ -33,6 +33,8 @@ pub struct Refusal {
     pub message: String,
     /// The rule that decided, where one did.
     pub rule: Option<String>,
+    /// What to do instead, where that is known; one line, as the message.
+    pub hint: Option<String>,
 }
 
 /// Characters of a message, at most.
@@ -41,13 +43,20 @@ const LONGEST_MESSAGE: usize = 600;
 impl Refusal {
     /// A refusal with that code and sentence.
     pub fn new(code: Code, message: impl AsRef<str>) -> Refusal {
-        Refusal { code, message: one_line(message.as_ref()), rule: None }
+        Refusal { code, message: one_line(message.as_ref()), rule: None, hint: None }
     }
 
     /// The same, by that rule.
     #[must_use]
     pub fn by(mut self, rule: &str) -> Refusal {
         self.rule = Some(rule.to_owned());
+        self
+    }
+
+    /// The same, with what to do instead.
+    #[must_use]
+    pub fn hint(mut self, hint: impl AsRef<str>) -> Refusal {
+        self.hint = Some(one_line(hint.as_ref()));
         self
     }
 }

@@ -75,6 +75,7 @@ impl Reply {
             error: Some(refusal.message),
             code: Some(refusal.code),
             rule: refusal.rule,
+            hint: refusal.hint,
             ..Reply::default()
         }
     }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::control::{Control, Signal};
-use crate::strict::Strict;
+use crate::strict::{self, Strict};
 use crate::terminal::{CHARS, MAX_TERMINALS, Size, Terminal};
 use crate::text::{self, Text};
 use crate::{Code, Refusal, json, limits};
@@ -119,6 +119,7 @@ struct Raw {
     tool: Option<Text>,
     args: Option<Vec<Text>>,
     cwd: Option<Text>,
+    #[serde(default, deserialize_with = "strict::word")]
     stdio: Option<Stdio>,
     fds: Option<Vec<u32>>,
     env: Option<RawEnv>,
@@ -126,10 +127,13 @@ struct Raw {
     id: Option<Id>,
     more: Option<RawMore>,
     op: Option<String>,
+    #[serde(default, deserialize_with = "strict::word")]
     signal: Option<Signal>,
+    #[serde(default, deserialize_with = "strict::object")]
     resize: Option<Size>,
     foreground: Option<bool>,
     terminal: Option<text::Raw>,
+    #[serde(default, deserialize_with = "strict::word")]
     query: Option<Query>,
     tty: Option<RawTerminals>,
     window: Option<bool>,

@@ -1,10 +1,16 @@
-//! One object, no member twice, at any depth: two parsers that disagree on
-//! which of two members counts are two opinions on what was asked for.
+//! One object, no member twice, at any depth, and each value in the one form that
+//! the document has for it: two parsers that disagree on which of two members
+//! counts are two opinions on what was asked for.
 
 use std::collections::HashSet;
 use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{
+    self, Deserialize, DeserializeOwned, Deserializer, IntoDeserializer, MapAccess, SeqAccess,
+    Visitor,
+};
 
 /// Any JSON value, parsed for its form alone.
 pub(crate) struct Strict;
@@ -65,5 +71,47 @@ impl<'de> Visitor<'de> for StrictVisitor {
             }
         }
         Ok(Strict)
+    }
+}
+
+/// One of a few words, as a string: serde would take `{"INT":null}` for it too.
+pub(crate) fn word<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|text| T::deserialize(text.into_deserializer())).transpose()
+}
+
+/// An object with its members by name: serde would take a list of them too.
+pub(crate) fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let object = Option::<Object<T>>::deserialize(deserializer)?;
+    Ok(object.map(|Object(value)| value))
+}
+
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Object<T>, D::Error> {
+        struct ObjectVisitor<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
     }
 }

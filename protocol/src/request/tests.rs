@@ -38,6 +38,11 @@ fn bad_messages_have_their_code() {
         (r#"{"signal":"KILL"}"#, Code::BadRequest),
         (r#"{"resize":{"rows":70000}}"#, Code::BadRequest),
         (r#"{"query":"x"}"#, Code::BadRequest),
+        // Forms that are not in the document, and that serde takes by itself.
+        (r#"{"tool":"a","stdio":{"fds":null}}"#, Code::BadRequest),
+        (r#"{"signal":{"INT":null}}"#, Code::BadRequest),
+        (r#"{"query":{"started":null}}"#, Code::BadRequest),
+        (r#"{"resize":[40,120]}"#, Code::BadRequest),
         (r#"{"tool":"a","tty":{"rows":1}}"#, Code::BadRequest),
         (r#"{"tool":"a","tty":{"fds":[0],"modes":[1,2]}}"#, Code::BadRequest),
         (r#"{"tool":"a","id":1e400}"#, Code::BadJson),

@@ -69,6 +69,8 @@ codes! {
     UseStream = "use_stream", 125, false;
     /// As many calls as allowed are under way, and as many wait.
     Busy = "busy", 125, true;
+    /// This peer's calls, or those of this tool, come too fast.
+    RateLimited = "rate_limited", 125, true;
     /// The server is stopping.
     Draining = "draining", 125, true;
     /// The tool ran longer than its timeout.
@@ -79,6 +81,8 @@ codes! {
     SpawnFailed = "spawn_failed", 125, true;
     /// The server cannot write where it keeps a tool's HOME.
     StateUnavailable = "state_unavailable", 125, true;
+    /// The call cannot be recorded, and is not run unrecorded.
+    AuditFailed = "audit_failed", 125, true;
     /// The call was ended from outside the tool: the server stopped.
     Interrupted = "interrupted", 125, true;
     /// An operation that this server does not know, or not on this socket.
