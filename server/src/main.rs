@@ -7,12 +7,19 @@
 //! - `listen`              sockets: from bytes to a call and back
 //! - `broker`              the main path: `Broker::call` is the list of it
 //! - `exec`                one process and its whole tree
-//! - `registry` `policy` `config`   which tools, whether they may run, settings
+//! - `audit`               one line a call
+//! - `metrics`             what is counted
+//! - `registry` `config`   which tools there are, settings
 //! - `os`                  the only unsafe code and raw system calls
+//!
+//! Whether a call may run is decided in the crate `tool-policy`, which knows no
+//! floor: `registry` loads definitions by it, `broker` asks it, and `exec` runs
+//! nothing but what it approved.
 //!
 //! Start reading at `broker/mod.rs`.
 
 mod app;
+mod audit;
 mod broker;
 mod cli;
 mod config;
@@ -20,8 +27,8 @@ mod exec;
 mod links;
 mod listen;
 mod log;
+mod metrics;
 mod os;
-mod policy;
 mod registry;
 
 fn main() -> std::process::ExitCode {

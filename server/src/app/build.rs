@@ -1,26 +1,31 @@
 //! A broker, put together from the settings; what the machine gives and what it
 //! lacks is found out here, once.
 
-use std::collections::HashSet;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
+use tool_policy::{Mode, NamePattern};
 use tracing::warn;
 
 use super::error::AppError;
 use super::state::{instance_number, make_state_directory, random};
-use crate::broker::{Admission, Bounds, Broker, Environment, Facts, Homes, Setups, Workspace};
+use crate::audit::{self, Audit};
+use crate::broker::{
+    Admission, ApprovalSettings, Approvals, Bounds, Broker, Environment, Facts, Homes, Rates,
+    Recent, Setups, Workspace,
+};
 use crate::config::{Cgroup, Config};
 use crate::exec::{Executor, Trees, sweep_leftovers};
-use crate::listen::paid_for;
+use crate::listen::{SCRAPE_DESCRIPTORS, paid_for};
+use crate::metrics::Metrics;
 use crate::os::cgroup::Tree;
 use crate::os::mark::Marks;
 use crate::os::startup;
-use crate::registry::{Pattern, Registry, RegistryOptions};
+use crate::registry::{Registry, RegistryOptions};
 
 /// What the registry needs of the settings.
 pub(crate) fn registry_options(config: &Config) -> RegistryOptions {
@@ -31,8 +36,13 @@ pub(crate) fn registry_options(config: &Config) -> RegistryOptions {
         workspace: config.workspace.clone(),
         default_timeout: config.timeouts.tool,
         require_rules: config.require_rules,
+        observe: config.mode == Mode::Observe,
         env_path: config.env_path.clone(),
-        env_inherit: config.env_inherit.iter().filter_map(|text| Pattern::parse(text)).collect(),
+        env_inherit: config
+            .env_inherit
+            .iter()
+            .filter_map(|text| NamePattern::parse(text))
+            .collect(),
         binary_dirs: crate::registry::BINARY_DIRS.iter().map(Into::into).collect(),
     }
 }
@@ -61,7 +71,7 @@ pub(crate) fn build(
     make_state_directory(&config.state_dir)?;
     startup::reset_dispositions();
     startup::become_subreaper().map_err(system("become the reaper of orphans"))?;
-    let files = startup::raise_file_limit().map_err(system("read the limit of descriptors"))?;
+    let mut files = startup::raise_file_limit().map_err(system("read the limit of descriptors"))?;
     let sealed = startup::drop_resource_capability();
     let number = match purpose {
         For::Serving => instance_number(&config.state_dir)?,
@@ -85,6 +95,9 @@ pub(crate) fn build(
         (Cgroup::Path(path), For::Serving) => Tree::find(Some(path), number),
     };
     let inherited = (files.inherited.0 != files.now).then_some(files.inherited);
+    if config.metrics_listen.is_some() {
+        files.now = files.now.saturating_sub(SCRAPE_DESCRIPTORS);
+    }
     let executor = Executor::new(
         Trees::new(marks)?,
         cgroups,
@@ -95,15 +108,22 @@ pub(crate) fn build(
     .map_err(system("set up the start of processes"))?;
     let tree = describe_tree(marks.is_some(), sealed, executor.cgroups());
     let registry = Arc::new(Registry::open(registry_options(config)));
-    let mut instance = number;
-    instance = instance.rotate_left(8) ^ std::process::id();
+    // Another one at each start: a call's id is nobody else's, in the audit too.
+    let instance = random(&config.state_dir)?;
+    let audit = match purpose {
+        For::Serving => Some(open_audit(config)?),
+        For::Setup => None,
+    };
     let broker = Arc::new_cyclic(|this: &Weak<Broker>| Broker {
         registry,
         admission: Admission::new(bounds(config, files.now)),
+        rates: Rates::new(config.limits.rate),
         workspace,
         environment: environment(config),
         homes: Homes::new(&config.state_dir),
         setups: Setups::new(config.timeouts.setup),
+        audit,
+        approvals: Approvals::open(approval_settings(config)),
         executor,
         draining: CancellationToken::new(),
         stop: CancellationToken::new(),
@@ -113,16 +133,39 @@ pub(crate) fn build(
             started: Instant::now(),
             tree,
             hidden_peers: AtomicBool::new(false),
+            figures_at: OnceLock::new(),
             sockets: std::iter::once(&config.socket)
                 .chain(config.listen.iter().map(|listen| &listen.path))
                 .map(|path| path.display().to_string())
                 .collect(),
         },
         calls: AtomicU32::new(1),
-        running: Mutex::new(HashSet::new()),
+        recent: Recent::default(),
+        metrics: Metrics::new(),
         finished: AtomicU64::new(0),
     });
     Ok((broker, files))
+}
+
+fn open_audit(config: &Config) -> Result<Audit, AppError> {
+    let (audit, recovered) = Audit::open(audit::Options {
+        state_dir: config.state_dir.clone(),
+        sync: config.audit.sync,
+        on_failure: config.audit.on_failure,
+        max_bytes: u64::try_from(config.audit.max_bytes).unwrap_or(u64::MAX),
+        keep: config.audit.keep,
+    })?;
+    let audit::Recovered { interrupted, torn } = recovered;
+    if interrupted > 0 {
+        warn!(
+            calls = interrupted,
+            "were under way when a server was killed: the audit has them as interrupted"
+        );
+    }
+    if torn > 0 {
+        warn!(bytes = torn, "of a line of the audit that was not complete were cut off");
+    }
+    Ok(audit)
 }
 
 fn probe_openat2() -> Result<(), AppError> {
@@ -142,6 +185,17 @@ fn describe_tree(marked: bool, sealed: bool, cgroups: Option<PathBuf>) -> String
     match cgroups {
         Some(path) => format!("{mark}, and by cgroup.kill beneath {}", path.display()),
         None => mark.to_owned(),
+    }
+}
+
+fn approval_settings(config: &Config) -> ApprovalSettings {
+    let approvals = &config.approvals;
+    ApprovalSettings {
+        timeout: approvals.timeout,
+        waiting: approvals.waiting,
+        per_peer: approvals.per_peer,
+        notify: approvals.notify.clone(),
+        file: config.state_dir.join("approvals.json"),
     }
 }
 

@@ -9,9 +9,15 @@ pub(crate) enum AppError {
     /// A socket.
     #[error("{0}")]
     Socket(#[from] crate::listen::SocketError),
+    /// The figures' address.
+    #[error("cannot listen at {0} for the figures: {1}; choose another metrics.listen")]
+    Figures(std::net::SocketAddr, #[source] std::io::Error),
     /// The state directory.
     #[error("{0}")]
     State(#[from] StateError),
+    /// The audit.
+    #[error("{0}")]
+    Audit(#[from] crate::audit::AuditError),
     /// Another server has the state directory.
     #[error("another server uses the state directory {0}: stop it, or set STATE_DIR")]
     StateInUse(std::path::PathBuf),

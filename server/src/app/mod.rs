@@ -7,14 +7,17 @@
 //! - `build`      a broker from the settings
 //! - `sockets`    where it listens
 //! - `state`      the state directory
+//! - `restarts`   how often it was not stopped in order
 //! - `registry`   what follows from a change in tools.d
 
 mod build;
 mod error;
 mod registry;
+mod restarts;
 mod sockets;
 mod state;
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,11 +35,14 @@ use tracing::{info, warn};
 pub(crate) use self::build::{For, build, environment, registry_options};
 pub(crate) use self::error::AppError;
 use self::registry::{keep_links, keep_registry};
+use self::restarts::Mark;
 use self::sockets::{limits, main_place, open_sockets};
 use self::state::{lock_state, make_state_directory};
 use crate::broker::Broker;
 use crate::config::Config;
-use crate::listen::{Context, Door, LEAST_DESCRIPTORS, Listening, Reload, Shared, SocketError};
+use crate::listen::{
+    Context, Door, LEAST_DESCRIPTORS, Listening, Reload, Scrape, Shared, SocketError,
+};
 use crate::os::foreign;
 use crate::os::signals::Signals;
 use crate::os::startup;
@@ -79,6 +85,7 @@ async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<
     make_state_directory(&config.state_dir)?;
     let _lock = take_over(config, passed.is_empty()).await?;
     let sockets = open_sockets(config, passed)?;
+    let scrape = open_scrape(config)?;
     let (broker, files) = build(config, For::Serving)?;
     if files.now < LEAST_DESCRIPTORS {
         return Err(AppError::FewDescriptors { now: files.now, least: LEAST_DESCRIPTORS });
@@ -102,6 +109,13 @@ async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<
         door.listen(listening.listener()?, context)?;
         info!(socket = %listening.path().display(), control = rules.control, "listening");
     }
+    let mark = Mark::set(&config.state_dir);
+    broker.metrics.unclean_restarts(mark.unclean);
+    if let Some((scrape, address)) = scrape {
+        info!(%address, "listening for requests of the figures");
+        broker.facts.figures_at.set(address).ok();
+        tokio::spawn(scrape.serve(Arc::clone(&broker)));
+    }
     let door = door.open(Arc::clone(&broker), closed.clone())?;
     tell_the_start(config, &broker, limits.connections);
     let tools: Vec<_> = broker.registry.snapshot().tools.values().cloned().collect();
@@ -114,8 +128,18 @@ async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<
     stop(config, &broker, &busy, &closed).await;
     door.shut();
     drop(sockets);
+    mark.clear();
     info!("stopped");
     Ok(())
+}
+
+/// The address for the figures, where there is to be one.
+fn open_scrape(config: &Config) -> Result<Option<(Scrape, SocketAddr)>, AppError> {
+    let Some(address) = config.metrics_listen else { return Ok(None) };
+    let failed = |source| AppError::Figures(address, source);
+    let scrape = Scrape::bind(address).map_err(failed)?;
+    let address = scrape.address().map_err(failed)?;
+    Ok(Some((scrape, address)))
 }
 
 fn notify(state: &[sd_notify::NotifyState<'_>]) {
@@ -193,6 +217,9 @@ async fn stop(config: &Config, broker: &Broker, busy: &TaskTracker, closed: &Can
     // A caller that does not read its last reply is not waited for much longer.
     timeout(config.timeouts.grace + Duration::from_secs(3), busy.wait()).await.ok();
     closed.cancel();
+    if let Some(audit) = &broker.audit {
+        audit.rest();
+    }
     let left = broker.executor.trees().end_all(config.timeouts.grace).await;
     if left > 0 {
         warn!(processes = left, "could not be ended");

@@ -10,6 +10,7 @@ use tracing::{info, warn};
 use crate::broker::Broker;
 use crate::config::{Config, WatchMode};
 use crate::links;
+use crate::metrics::Reload;
 use crate::registry::Change;
 use crate::registry::watch::{Mode, WatchSettings, watch};
 
@@ -55,6 +56,12 @@ pub(super) fn keep_registry(
 }
 
 fn changed(config: &Config, broker: &Broker, change: &Change) {
+    broker.metrics.reloaded(match change {
+        change if change.is_empty() => Reload::Unchanged,
+        change if change.problems.is_empty() => Reload::Applied,
+        _ => Reload::Problem,
+    });
+    broker.rates.keep(&broker.registry.snapshot());
     for tool in &change.added {
         info!(tool = tool.name, "added ({})", tool.origin);
     }

@@ -12,9 +12,10 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
 use serde_json::Value;
+use tool_policy::NamePattern;
 use tool_protocol::Text;
 
-use crate::registry::{Pattern, Tool};
+use crate::registry::Tool;
 
 /// What environments are made from.
 #[derive(Debug)]
@@ -72,7 +73,7 @@ impl Environment {
     }
 }
 
-fn matches(patterns: &[Pattern], name: &[u8]) -> bool {
+fn matches(patterns: &[NamePattern], name: &[u8]) -> bool {
     patterns.iter().any(|pattern| pattern.matches(OsStr::from_bytes(name)))
 }
 

@@ -14,14 +14,15 @@ use std::time::Duration;
 use nix::errno::Errno;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
+use tool_policy::facts::Observed;
 use tracing::{Instrument, info, info_span, warn};
 
 use super::environment::Of;
+use super::plan::of_the_operator;
 use super::{Broker, Homes};
 use crate::exec::{Chunk, Hear, Io, Outcome, Plan, Report};
 use crate::os::process::Exit;
 use crate::os::root::Root;
-use crate::policy;
 use crate::registry::Tool;
 
 /// Bytes of a line of the log, at most.
@@ -114,7 +115,7 @@ pub(crate) async fn run_in_foreground(
 
 async fn run(broker: &Broker, tool: &Tool, timeout: Duration) -> Result<(), String> {
     let plan = plan(broker, tool, timeout)?;
-    let approved = policy::decide(true, plan).ok_or("refused")?;
+    let approved = of_the_operator(plan).ok_or("refused")?;
     let (_orders, orders) = mpsc::channel(1);
     let hear = Hear::new(orders, None, CancellationToken::new(), broker.stop.clone());
     // Nobody writes to its input: it is at its end from the start.
@@ -172,8 +173,12 @@ fn plan(broker: &Broker, tool: &Tool, timeout: Duration) -> Result<Plan, String>
     Ok(Plan {
         program: c"/bin/bash".to_owned(),
         arguments: vec![c"bash".to_owned(), string(script.as_os_str().as_bytes())?],
+        own: 2,
         environment,
         directory,
+        place: folder.as_os_str().as_bytes().to_vec(),
+        roots: broker.workspace.names(),
+        observed: Observed::default(),
         umask: 0o022,
         timeout: Some(timeout),
         limits: tool.limits.clone(),

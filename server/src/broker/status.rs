@@ -1,16 +1,31 @@
-//! What `status` tells: the server, its limits and what is active, its tools
-//! and their problems, what calls have left behind.
+//! What `status` tells: what needs a look, the calls under way and those that
+//! were refused last, the tools and their state, what calls have left behind.
+//!
+//! Owns: putting it together. Must not: show anything of a caller's as it came,
+//! or more of it than an operator reads.
+//!
+//! - `tools`  the tools and their state
 
-use std::collections::BTreeMap;
-use std::sync::Weak;
+mod audit;
+mod tools;
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::{OnceLock, Weak};
+use std::time::{Instant, SystemTime};
 
 use serde::Serialize;
 
-use super::Broker;
-use super::setup::State;
+use self::audit::AuditStatus;
+use self::tools::{State, ToolStatus};
+use super::recent::{Refused, UnderWay};
+use super::{Broker, Peer};
+use crate::metrics::Decided;
 use crate::os::process::command_line;
+
+/// Calls under way that are listed; there may be more.
+const LISTED: usize = 50;
 
 /// What is known once and told again and again.
 #[derive(Debug)]
@@ -25,6 +40,8 @@ pub(crate) struct Facts {
     pub(crate) tree: String,
     /// The sockets, in words.
     pub(crate) sockets: Vec<String>,
+    /// Where the figures are given by HTTP.
+    pub(crate) figures_at: OnceLock<SocketAddr>,
     /// Whether the kernel has hidden who a peer is (another user namespace).
     pub(crate) hidden_peers: AtomicBool,
 }
@@ -34,6 +51,12 @@ impl Facts {
     pub(crate) fn call_id(&self, number: u32) -> String {
         format!("{:08x}-{number}", self.instance)
     }
+
+    /// A caller, for people.
+    pub(super) fn peer(&self, peer: Peer) -> String {
+        let socket = self.sockets.get(peer.socket).map_or("?", String::as_str);
+        format!("uid {}, gid {} at {socket}", peer.uid, peer.gid)
+    }
 }
 
 /// The answer to `{"op":"status"}`.
@@ -42,10 +65,21 @@ pub(crate) struct Status {
     version: &'static str,
     pid: u32,
     uptime_seconds: u64,
+    /// What is unrestricted, degraded or wrong, one sentence each.
+    attention: Vec<String>,
     sockets: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<String>,
     peers: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<String>,
     calls: Calls,
+    under_way: Vec<CallStatus>,
+    refusals: Vec<Refusal>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audit: Option<AuditStatus>,
     tree: String,
+    unclean_restarts: u64,
     tools: Vec<ToolStatus>,
     problems: Vec<String>,
     left_behind: Vec<Daemon>,
@@ -59,15 +93,31 @@ struct Calls {
     orphans_reaped: u64,
 }
 
+/// A call under way.
 #[derive(Debug, Serialize)]
-struct ToolStatus {
-    name: String,
-    runs: String,
-    default: String,
+struct CallStatus {
+    call_id: String,
+    tool: String,
+    /// The tool and its arguments, escaped and shortened.
+    command: String,
+    seconds: u64,
+    /// "running", "waiting" for a place or a setup, "asked": for an approval.
+    state: &'static str,
+    peer: String,
+}
+
+/// A call that was not run.
+#[derive(Debug, Serialize)]
+struct Refusal {
+    /// Seconds since 1970.
+    time: u64,
+    seconds_ago: u64,
+    call_id: String,
+    tool: String,
+    code: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    setup: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    warnings: Vec<String>,
+    rule: Option<String>,
+    message: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -80,8 +130,104 @@ struct Daemon {
 impl Broker {
     /// The state of everything, at this moment. Reads /proc.
     pub(crate) async fn status(&self) -> Status {
+        let left_behind = self.left_behind().await;
+        let snapshot = self.registry.snapshot();
+        let (tools, states) = tools::of(&snapshot, &self.setups.states());
+        let (running, waiting) = self.admission.load();
+        let hidden = self.facts.hidden_peers.load(Ordering::Relaxed);
+        Status {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            uptime_seconds: self.facts.started.elapsed().as_secs(),
+            attention: self.attention(&tools, &states, &snapshot.problems),
+            sockets: self.facts.sockets.clone(),
+            metrics: self.facts.figures_at.get().map(ToString::to_string),
+            peers: if hidden {
+                "by the socket they come through: the kernel shows some as uid 65534"
+            } else {
+                "by uid and gid"
+            },
+            rate: self.rates.of_all().map(|rate| rate.to_string()),
+            calls: Calls {
+                running,
+                waiting,
+                finished: self.finished.load(Ordering::Relaxed),
+                orphans_reaped: self.executor.reaper().orphans(),
+            },
+            under_way: self
+                .recent
+                .under_way()
+                .iter()
+                .take(LISTED)
+                .map(|(number, call)| self.call_status(*number, call))
+                .collect(),
+            refusals: self.recent.refusals().into_iter().map(refusal).collect(),
+            tree: self.facts.tree.clone(),
+            audit: self.audit.as_ref().map(|audit| AuditStatus::of(audit.state())),
+            unclean_restarts: self.metrics.unclean_restarts_so_far(),
+            tools,
+            problems: snapshot.problems.iter().map(ToString::to_string).collect(),
+            left_behind,
+        }
+    }
+
+    /// What an operator should look at first.
+    fn attention(
+        &self,
+        tools: &[ToolStatus],
+        states: &[State],
+        problems: &[crate::registry::Problem],
+    ) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.draining.is_cancelled() {
+            lines.push("the server is stopping: it takes no new calls".to_owned());
+        }
+        let audit = self.audit.as_ref().map(|audit| AuditStatus::of(audit.state()));
+        lines.extend(audit.and_then(|audit| audit.attention()));
+        let (waiting, standing) = self.approvals.counts();
+        if waiting > 0 {
+            lines.push(format!("{waiting} calls wait for an answer: see `tool-server approvals`"));
+        }
+        if standing > 0 {
+            lines.push(format!("{standing} approvals stand: see `tool-server approvals`"));
+        }
+        lines.extend(tools.iter().zip(states).filter_map(|(tool, state)| tool.attention(state)));
+        // Of tools that are not in force at all, and of tools.d itself.
+        let known = |name: &str| tools.iter().any(|tool| tool.name == name);
+        let others = problems.iter().filter(|one| !one.tool.as_deref().is_some_and(known));
+        lines.extend(others.map(|problem| format!("not in force: {problem}")));
+        lines.extend(tools.iter().filter_map(ToolStatus::failed_setup));
+        if self.facts.tree.contains("WEAK") {
+            lines.push(format!("process trees: ended {}", self.facts.tree));
+        }
+        if self.facts.hidden_peers.load(Ordering::Relaxed) {
+            lines.push(
+                "peers: the kernel hides who calls; give each caller a socket of its own"
+                    .to_owned(),
+            );
+        }
+        lines
+    }
+
+    fn call_status(&self, number: u32, call: &UnderWay) -> CallStatus {
+        CallStatus {
+            call_id: self.facts.call_id(number),
+            tool: call.tool.clone(),
+            command: call.command(),
+            seconds: call.since.elapsed().as_secs(),
+            state: match (call.started, call.decided) {
+                (Some(_), _) => "running",
+                (None, Decided::Ask) => "asked",
+                (None, _) => "waiting",
+            },
+            peer: self.facts.peer(call.peer),
+        }
+    }
+
+    /// Processes of calls that are over.
+    async fn left_behind(&self) -> Vec<Daemon> {
         let census = self.executor.trees().census().await;
-        let running = self.running().clone();
+        let running: HashSet<u32> = self.recent.numbers().into_iter().collect();
         let mut left_behind: Vec<Daemon> = census
             .calls
             .iter()
@@ -95,57 +241,20 @@ impl Broker {
             })
             .collect();
         left_behind.sort_by_key(|daemon| daemon.pid);
-        let snapshot = self.registry.snapshot();
-        let setups = self.setups.states();
-        let (running, waiting) = self.admission.load();
-        Status {
-            version: env!("CARGO_PKG_VERSION"),
-            pid: std::process::id(),
-            uptime_seconds: self.facts.started.elapsed().as_secs(),
-            sockets: self.facts.sockets.clone(),
-            peers: if self.facts.hidden_peers.load(Ordering::Relaxed) {
-                "by the socket they come through: the kernel shows some as uid 65534"
-            } else {
-                "by uid and gid"
-            },
-            calls: Calls {
-                running,
-                waiting,
-                finished: self.finished.load(Ordering::Relaxed),
-                orphans_reaped: self.executor.reaper().orphans(),
-            },
-            tree: self.facts.tree.clone(),
-            tools: tools(&snapshot, &setups),
-            problems: snapshot.problems.iter().map(ToString::to_string).collect(),
-            left_behind,
-        }
+        left_behind
     }
 }
 
-fn tools(
-    snapshot: &crate::registry::Snapshot,
-    setups: &BTreeMap<String, State>,
-) -> Vec<ToolStatus> {
-    let mut tools = Vec::new();
-    for tool in snapshot.tools.values() {
-        let runs = tool.wrapper.as_ref().map_or(&tool.binary, |wrapper| &wrapper.path);
-        let mut warnings = tool.warnings.clone();
-        warnings.extend(tool.missing());
-        tools.push(ToolStatus {
-            name: tool.name.clone(),
-            runs: runs.display().to_string(),
-            default: if tool.unrestricted() {
-                "unrestricted".to_owned()
-            } else {
-                tool.default.to_string()
-            },
-            setup: setups.get(&tool.name).map(|state| match state {
-                State::Running => "under way".to_owned(),
-                State::Done => "done".to_owned(),
-                State::Failed(why) => format!("failed: {why}"),
-            }),
-            warnings,
-        });
+fn refusal(refused: Refused) -> Refusal {
+    let Refused { at, call_id, tool, code, rule, message } = refused;
+    let seconds = |duration: std::time::Duration| duration.as_secs();
+    Refusal {
+        time: at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, seconds),
+        seconds_ago: at.elapsed().map_or(0, seconds),
+        call_id,
+        tool,
+        code: code.as_str(),
+        rule,
+        message,
     }
-    tools
 }

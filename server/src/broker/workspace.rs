@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use tool_protocol::{Code, Refusal, limits};
@@ -18,6 +19,7 @@ use crate::os::root::Root;
 #[derive(Debug)]
 pub(crate) struct Workspace {
     roots: Vec<Root>,
+    names: Arc<[Vec<u8>]>,
     map: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -44,7 +46,16 @@ impl Workspace {
         let bytes = |path: PathBuf| path.into_os_string().into_vec();
         let mut map: Vec<_> = map.into_iter().map(|(from, to)| (bytes(from), bytes(to))).collect();
         map.sort_by_key(|(from, _)| std::cmp::Reverse(from.len()));
-        Ok(Workspace { roots: opened, map })
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        for root in &opened {
+            // As the kernel names it, and as everybody does.
+            for name in [root.resolved(), root.path().as_os_str().as_bytes()] {
+                if !names.iter().any(|known| known == name) {
+                    names.push(name.to_vec());
+                }
+            }
+        }
+        Ok(Workspace { roots: opened, names: names.into(), map })
     }
 
     /// Opens the directory that the caller means. The name only chooses the
@@ -78,6 +89,20 @@ impl Workspace {
         }
     }
 
+    /// The root that a resolved directory lies beneath, and its name from there.
+    pub(super) fn root_of(&self, directory: &[u8]) -> Option<(&Root, Vec<u8>)> {
+        let named = |root: &Root| beneath(directory, root.path().as_os_str().as_bytes());
+        self.roots.iter().find_map(|root| {
+            let rest = beneath(directory, root.resolved()).or_else(|| named(root))?;
+            Some((root, rest))
+        })
+    }
+
+    /// The roots' names, with and without symlinks.
+    pub(super) fn names(&self) -> Arc<[Vec<u8>]> {
+        Arc::clone(&self.names)
+    }
+
     /// The roots' names.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &std::path::Path> {
         self.roots.iter().map(Root::path)
@@ -101,7 +126,7 @@ impl Workspace {
 /// What follows `prefix` in `path`, by whole components: `/base` is no prefix
 /// of `/base-evil`. Empty components and `.` say nothing and are left out, as
 /// the kernel does; `..` is its to judge.
-fn beneath(path: &[u8], prefix: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn beneath(path: &[u8], prefix: &[u8]) -> Option<Vec<u8>> {
     let mut rest = components(path);
     for component in components(prefix) {
         if rest.next()? != component {

@@ -16,7 +16,7 @@ pub(super) fn run(config: &Config) -> ExitCode {
         say(&format!("warning: {problem}"));
     }
     for tool in &report.tools {
-        say(&format!("ok: {} ({}, {})", tool.name, runs(tool), rule(tool)));
+        say(&format!("ok: {} ({}, {})", tool.name, runs(tool), tool.rules_in_words()));
     }
     let (tools, errors) = (report.tools.len(), report.errors.len());
     let warnings = report.warnings.len();
@@ -29,14 +29,5 @@ pub(super) fn runs(tool: &Tool) -> String {
     match &tool.wrapper {
         Some(wrapper) => format!("wrapper {}", wrapper.path.display()),
         None => tool.binary.display().to_string(),
-    }
-}
-
-/// What decides about a tool's calls.
-fn rule(tool: &Tool) -> String {
-    if tool.unrestricted() {
-        "unrestricted".to_owned()
-    } else {
-        format!("default {}", tool.default)
     }
 }

@@ -1,18 +1,25 @@
 //! `explain TOOL ARGS…`: what a call would be, without making it.
+//!
+//! Owns: what is shown, and in which order. What the caller wrote is shown
+//! escaped. Must not: run anything, or need a server or a workspace.
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
+use tool_policy::facts::{Observed, Value};
+use tool_policy::{Decision, Scene, Verdict};
 use tool_protocol::Text;
 
 use super::check::runs;
 use super::{complain, say, snapshot};
-use crate::broker::{Homes, Of, program};
+use crate::broker::{Homes, Of, Workspace, observe, program};
 use crate::config::Config;
+use crate::registry::Tool;
 
-/// First line `allow|ask|deny RULE FILE:LINE`; then the definition, what runs,
-/// and the environment, taking this process's own as the caller's.
+/// First line `allow|ask|deny RULE FILE:LINE`; then why, how the arguments are
+/// read, what runs, and the environment, taking this process's own as the
+/// caller's.
 pub(super) fn run(config: &Config, words: &[OsString]) -> ExitCode {
     let Some((name, args)) = words.split_first() else { return ExitCode::from(2) };
     let snapshot = snapshot(config);
@@ -48,8 +55,88 @@ pub(super) fn run(config: &Config, words: &[OsString]) -> ExitCode {
         cwd: cwd.as_os_str().as_bytes(),
         args: &args,
     };
-    let rule = if tool.unrestricted() { "unrestricted" } else { "default" };
-    say(&format!("{} {rule} {}", tool.default, tool.origin));
+    let environment = crate::app::environment(config).build(&of);
+    let words: Vec<&[u8]> = args.iter().map(Text::as_bytes).collect();
+    let roots: Vec<Vec<u8>> =
+        config.workspace.iter().map(|root| root.as_os_str().as_bytes().to_vec()).collect();
+    let observed = look(config, tool, &words, of.cwd, &environment);
+    let scene = Scene { directory: of.cwd, roots: &roots, observed: &observed };
+    say_verdict(tool, &tool.policy.judge(&words, &scene));
+    say_reading(tool, &words);
+    say_plan(tool, &args);
+    say("environment, were this shell the caller:");
+    for line in environment {
+        say(&format!("  {}", line.as_bytes().escape_ascii()));
+    }
+    ExitCode::SUCCESS
+}
+
+/// What the broker would have looked at; nothing where there is no workspace.
+fn look(
+    config: &Config,
+    tool: &Tool,
+    words: &[&[u8]],
+    place: &[u8],
+    environment: &[CString],
+) -> Observed {
+    let wants = tool.policy.wants(words);
+    match Workspace::open(&config.workspace, []) {
+        Ok(workspace) => observe(&workspace, place, &wants, environment),
+        Err(_) => Observed::default(),
+    }
+}
+
+fn say_verdict(tool: &Tool, verdict: &Verdict) {
+    say(&format!("{} {} {}", verdict.meant(), verdict.rule.as_str(), tool.at(verdict.line)));
+    if let Some(would) = verdict.would {
+        let what = if would == Decision::Ask { "asked about" } else { "refused" };
+        say(&format!("observed: it runs; with mode = \"enforce\" it were {what}"));
+    }
+    if let Some(reason) = &verdict.reason {
+        say(&format!("reason: {reason}"));
+    }
+    if let Some(instead) = &verdict.instead {
+        say(&format!("instead: {instead}"));
+    }
+    for (name, value) in verdict.facts.iter().filter(|(_, value)| !value.is_nothing()) {
+        match value {
+            Value::Texts(texts) => {
+                for text in texts {
+                    say(&format!("fact: {name} = {}", text.bytes().escape_ascii()));
+                }
+            }
+            other => say(&format!("fact: {name} = {}", other.to_bytes().escape_ascii())),
+        }
+    }
+}
+
+fn say_reading(tool: &Tool, words: &[&[u8]]) {
+    let line = tool.policy.read(words);
+    if tool.policy.grammar().is_none() {
+        return;
+    }
+    if let Some(why) = line.why_unread(&tool.name) {
+        say(&format!("not understood: {why}"));
+    }
+    if !line.subcommand.is_empty() {
+        say(&format!("subcommand: {}", line.subcommand.join(" ")));
+    }
+    for given in &line.options {
+        let not = if given.negated { " (negated)" } else { "" };
+        let value = given.value.map(|value| format!(" = {}", value.escape_ascii()));
+        say(&format!("option: {}{not}{}", given.option.name(), value.unwrap_or_default()));
+    }
+    for operand in &line.operands {
+        say(&format!("operand: {}", operand.escape_ascii()));
+    }
+    if words.is_empty() {
+        for fact in tool.policy.module().list() {
+            say(&format!("rules may ask for: {}: {}", fact.name, fact.about));
+        }
+    }
+}
+
+fn say_plan(tool: &Tool, args: &[Text]) {
     say(&format!("runs: {}", runs(tool)));
     match program(tool) {
         Ok((program, mut argv)) => {
@@ -76,9 +163,4 @@ pub(super) fn run(config: &Config, words: &[OsString]) -> ExitCode {
     if let Some(concurrent) = tool.concurrent {
         say(&format!("at once: {concurrent}"));
     }
-    say("environment, were this shell the caller:");
-    for line in crate::app::environment(config).build(&of) {
-        say(&format!("  {}", line.as_bytes().escape_ascii()));
-    }
-    ExitCode::SUCCESS
 }

@@ -3,11 +3,14 @@
 //! Owns: arguments, what is printed, exit status. 0 done, 1 not well, 2 wrong
 //! use. Errors are one line on stderr that says what to do.
 
+mod approvals;
 mod ask;
+mod audit;
 mod check;
 mod explain;
 mod link;
 mod setup;
+mod status;
 
 use std::process::ExitCode;
 
@@ -54,15 +57,23 @@ pub(crate) fn run() -> ExitCode {
         "explain" => explain::run(&config, &rest(arguments)),
         "setup" => setup::run(&config, &rest(arguments)),
         "link" => link::run(&config, arguments),
+        "audit" => audit::run(&config, arguments),
         "tools" | "status" | "health" | "reload" => {
             ask::run(&config, verb, arguments.get_flag("json"))
         }
+        "approvals" => approvals::list(&config, arguments),
+        "approve" | "deny" | "revoke" => approvals::answer(&config, verb, arguments),
+        "metrics" => ask::run(&config, verb, false),
         _ => ExitCode::from(2),
     }
 }
 
 fn rest(arguments: &ArgMatches) -> Vec<std::ffi::OsString> {
     arguments.get_many("rest").map(|values| values.cloned().collect()).unwrap_or_default()
+}
+
+fn which(name: &'static str, help: &'static str) -> Arg {
+    Arg::new("id").value_name(name).help(help).required(true)
 }
 
 fn command() -> Command {
@@ -106,8 +117,53 @@ fn command() -> Command {
         )
         .subcommand(ask("tools", "List the tools that the running server serves"))
         .subcommand(ask("status", "Show the running server: calls, tools, problems, what is active"))
+        .subcommand(Command::new("metrics").about(
+            "Print the running server's figures, as Prometheus reads them",
+        ))
         .subcommand(ask("health", "Exit 0 if a server answers on the socket"))
+        .subcommand(audit::command())
         .subcommand(ask("reload", "Make the running server look at tools.d now (as SIGHUP does)"))
+        .subcommand(
+            ask("approvals", "Show the calls that wait for an answer, and the approvals that stand").arg(
+                Arg::new("watch")
+                    .long("watch")
+                    .action(ArgAction::SetTrue)
+                    .help("Go on, and show each new one as it comes"),
+            ),
+        )
+        .subcommand(
+            Command::new("approve")
+                .about("Let a call that waits run")
+                .arg(which("ID", "As `tool-server approvals` shows it"))
+                .arg(
+                    Arg::new("for")
+                        .long("for")
+                        .value_name("TIME")
+                        .help("Also every later call by the same rule in the same repository, for so long: 30m, 1h, 2d"),
+                )
+                .arg(
+                    Arg::new("unseen")
+                        .long("unseen")
+                        .action(ArgAction::SetTrue)
+                        .help("Although the call is too long to be shown whole"),
+                ),
+        )
+        .subcommand(
+            Command::new("deny")
+                .about("Refuse a call that waits")
+                .arg(which("ID", "As `tool-server approvals` shows it"))
+                .arg(
+                    Arg::new("reason")
+                        .long("reason")
+                        .value_name("TEXT")
+                        .help("What the caller is told"),
+                ),
+        )
+        .subcommand(
+            Command::new("revoke")
+                .about("End an approval that stands")
+                .arg(which("ID", "As `tool-server approvals` shows it")),
+        )
         .subcommand(
             Command::new("setup")
                 .about("Run the setup.sh of all tools, or of those named, and wait for them")

@@ -3,12 +3,17 @@
 //! Owns: for every kind how a value is read, what is expected of it, and how it
 //! is shown. Must not: know a single setting; `settings` lists them.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tool_policy::{Mode, Rate};
+
 use super::given::{Element, Given, Wrong, absolute, quoted};
 use super::listen;
-use super::types::{Cgroup, Config, ListenSpec, LogFormat, LogLevel, PathMap, WatchMode};
+use super::types::{
+    AuditFailure, AuditSync, Cgroup, Config, ListenSpec, LogFormat, LogLevel, PathMap, WatchMode,
+};
 
 /// Where a setting lives in the configuration.
 type Place<T> = fn(&mut Config) -> &mut T;
@@ -17,6 +22,7 @@ type Place<T> = fn(&mut Config) -> &mut T;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Field {
     Text(Place<String>),
+    MaybeText(Place<Option<String>>),
     Group(Place<Option<String>>),
     Directory(Place<PathBuf>),
     MaybeDirectory(Place<Option<PathBuf>>),
@@ -30,6 +36,10 @@ pub(super) enum Field {
     Flag(Place<bool>),
     Patterns(Place<Vec<String>>),
     Count(Place<usize>),
+    /// Zero is a value.
+    CountOrNone(Place<usize>),
+    Rate(Place<Option<Rate>>),
+    Loopback(Place<Option<SocketAddr>>),
     /// Zero is no value.
     Seconds(Place<Duration>),
     /// Zero is a value: at once.
@@ -39,7 +49,15 @@ pub(super) enum Field {
     Level(Place<LogLevel>),
     Format(Place<LogFormat>),
     Cgroup(Place<Cgroup>),
+    AuditSync(Place<AuditSync>),
+    AuditFailure(Place<AuditFailure>),
+    Rules(Place<Mode>),
 }
+
+const SYNCS: [(&str, AuditSync); 3] =
+    [("never", AuditSync::Never), ("seconds", AuditSync::Seconds), ("each", AuditSync::Each)];
+const FAILURES: [(&str, AuditFailure); 2] =
+    [("refuse", AuditFailure::Refuse), ("continue", AuditFailure::Continue)];
 
 const WATCH: [(&str, WatchMode); 3] =
     [("auto", WatchMode::Auto), ("inotify", WatchMode::Inotify), ("poll", WatchMode::Poll)];
@@ -50,6 +68,7 @@ const LEVELS: [(&str, LogLevel); 5] = [
     ("debug", LogLevel::Debug),
     ("trace", LogLevel::Trace),
 ];
+const MODES: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("observe", Mode::Observe)];
 const FORMATS: [(&str, LogFormat); 3] =
     [("auto", LogFormat::Auto), ("text", LogFormat::Text), ("json", LogFormat::Json)];
 
@@ -60,6 +79,8 @@ const MILLIS: &str = "milliseconds, 1 to 60000";
 const COUNT: &str = "a whole number, at least 1";
 const PATTERN: &str = "a list of variables' names, with a final * for a prefix";
 const MAPPING: &str = "a list of CLIENT=SERVER, two absolute paths each";
+const RATE: &str = "a rate as 600/minute or 600/minute, burst 50; each second, minute or hour";
+const LOOPBACK: &str = "a loopback address and a port, as 127.0.0.1:9464 or [::1]:9464";
 const MAX_SECONDS: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 impl Field {
@@ -68,6 +89,7 @@ impl Field {
         let text = || given.text().filter(|text| !text.is_empty());
         match self {
             Field::Text(place) => *place(config) = text().ok_or("a text")?.to_owned(),
+            Field::MaybeText(place) => *place(config) = Some(text().ok_or("a text")?.to_owned()),
             Field::Group(place) => {
                 *place(config) = Some(text().ok_or("the name of a group")?.to_owned());
             }
@@ -94,6 +116,14 @@ impl Field {
                 let count = given.integer().and_then(|count| usize::try_from(count).ok());
                 *place(config) = count.filter(|count| *count > 0).ok_or(COUNT)?;
             }
+            Field::CountOrNone(place) => {
+                let count = given.integer().and_then(|count| usize::try_from(count).ok());
+                *place(config) = count.ok_or("a whole number")?;
+            }
+            Field::Rate(place) => {
+                *place(config) = Some(text().and_then(|text| text.parse().ok()).ok_or(RATE)?);
+            }
+            Field::Loopback(place) => *place(config) = Some(loopback(given).ok_or(LOOPBACK)?),
             Field::Seconds(place) => {
                 let seconds = seconds(given).filter(|seconds| !seconds.is_zero());
                 *place(config) = seconds.ok_or(SECONDS)?;
@@ -108,6 +138,9 @@ impl Field {
             Field::Watch(place) => *place(config) = choice(given, &WATCH)?,
             Field::Level(place) => *place(config) = choice(given, &LEVELS)?,
             Field::Format(place) => *place(config) = choice(given, &FORMATS)?,
+            Field::AuditSync(place) => *place(config) = choice(given, &SYNCS)?,
+            Field::AuditFailure(place) => *place(config) = choice(given, &FAILURES)?,
+            Field::Rules(place) => *place(config) = choice(given, &MODES)?,
             Field::Cgroup(place) => {
                 *place(config) = match text() {
                     Some("auto") => Cgroup::Auto,
@@ -126,7 +159,7 @@ impl Field {
         let seconds = |duration: &Duration| duration.as_secs_f64().to_string();
         Some(match self {
             Field::Text(place) => quoted(place(config)),
-            Field::Group(place) => quoted(place(config).as_deref()?),
+            Field::Group(place) | Field::MaybeText(place) => quoted(place(config).as_deref()?),
             Field::Directory(place) | Field::Socket(place) => path(place(config)),
             Field::MaybeDirectory(place) => path(place(config).as_deref()?),
             Field::Mode(place) => quoted(&format!("{:04o}", place(config))),
@@ -141,12 +174,17 @@ impl Field {
             Field::User(place) => place(config).as_ref()?.to_string(),
             Field::Flag(place) => place(config).to_string(),
             Field::Patterns(place) => list(place(config).iter().map(|pattern| quoted(pattern))),
-            Field::Count(place) => place(config).to_string(),
+            Field::Count(place) | Field::CountOrNone(place) => place(config).to_string(),
+            Field::Rate(place) => quoted(&place(config).as_ref()?.to_string()),
+            Field::Loopback(place) => quoted(&place(config).as_ref()?.to_string()),
             Field::Seconds(place) | Field::SecondsOrNone(place) => seconds(place(config)),
             Field::Millis(place) => place(config).as_millis().to_string(),
             Field::Watch(place) => chosen(*place(config), &WATCH)?,
             Field::Level(place) => chosen(*place(config), &LEVELS)?,
             Field::Format(place) => chosen(*place(config), &FORMATS)?,
+            Field::AuditSync(place) => chosen(*place(config), &SYNCS)?,
+            Field::AuditFailure(place) => chosen(*place(config), &FAILURES)?,
+            Field::Rules(place) => chosen(*place(config), &MODES)?,
             Field::Cgroup(place) => match place(config) {
                 Cgroup::Auto => quoted("auto"),
                 Cgroup::Off => quoted("off"),
@@ -158,7 +196,7 @@ impl Field {
     /// What stands for the value in the help.
     pub(super) fn placeholder(self) -> &'static str {
         match self {
-            Field::Text(_) | Field::Cgroup(_) => "TEXT",
+            Field::Text(_) | Field::MaybeText(_) | Field::Cgroup(_) => "TEXT",
             Field::Group(_) => "GROUP",
             Field::Directory(_) | Field::MaybeDirectory(_) => "DIR",
             Field::Socket(_) => "PATH",
@@ -170,12 +208,17 @@ impl Field {
             Field::User(_) => "USER",
             Field::Flag(_) => "true|false",
             Field::Patterns(_) => "NAME[:NAME]",
-            Field::Count(_) => "COUNT",
+            Field::Count(_) | Field::CountOrNone(_) => "COUNT",
+            Field::Rate(_) => "COUNT/PERIOD",
+            Field::Loopback(_) => "ADDRESS:PORT",
             Field::Seconds(_) | Field::SecondsOrNone(_) => "SECONDS",
             Field::Millis(_) => "MILLISECONDS",
             Field::Watch(_) => "auto|inotify|poll",
             Field::Level(_) => "error|warn|info|debug|trace",
             Field::Format(_) => "auto|text|json",
+            Field::AuditSync(_) => "never|seconds|each",
+            Field::AuditFailure(_) => "refuse|continue",
+            Field::Rules(_) => "enforce|observe",
         }
     }
 
@@ -236,6 +279,11 @@ fn user(given: &Given<'_>) -> Result<u32, Wrong> {
         Some(found.uid.as_raw())
     };
     number.or_else(by_name).ok_or_else(|| "a uid, or the name of a user of this system".into())
+}
+
+/// An address that no other machine can reach, whatever the network is like.
+fn loopback(given: &Given<'_>) -> Option<SocketAddr> {
+    given.text()?.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback())
 }
 
 fn seconds(given: &Given<'_>) -> Option<Duration> {

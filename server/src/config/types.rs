@@ -3,8 +3,11 @@
 //! Owns: the types that the rest of the server reads its settings from.
 //! Must not: know how a value is written; `field` does.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use tool_policy::Rate;
 
 use super::Effective;
 
@@ -26,11 +29,17 @@ pub(crate) struct Config {
     pub(crate) peers_gids: Option<Vec<u32>>,
     pub(crate) definitions_owner: Option<u32>,
     pub(crate) require_rules: bool,
+    /// Of every tool, whatever its definition says.
+    pub(crate) mode: tool_policy::Mode,
     pub(crate) env_path: String,
     pub(crate) env_inherit: Vec<String>,
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
+    pub(crate) approvals: Approvals,
     pub(crate) registry: Rescan,
+    pub(crate) audit: AuditSettings,
+    /// Where the figures are given by HTTP: a loopback address.
+    pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) links: Option<PathBuf>,
     pub(crate) links_client: Option<PathBuf>,
     pub(crate) log_level: LogLevel,
@@ -62,6 +71,8 @@ pub(crate) struct Limits {
     pub(crate) calls: usize,
     pub(crate) calls_per_tool: usize,
     pub(crate) calls_per_peer: usize,
+    /// How often one peer may call.
+    pub(crate) rate: Option<Rate>,
     /// Requests that wait for one of the above.
     pub(crate) waiting: usize,
     pub(crate) waiting_bytes: usize,
@@ -84,6 +95,16 @@ pub(crate) struct Timeouts {
     pub(crate) setup: Duration,
 }
 
+/// Calls that wait for an operator.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Approvals {
+    pub(crate) timeout: Duration,
+    pub(crate) waiting: usize,
+    pub(crate) per_peer: usize,
+    /// A shell command.
+    pub(crate) notify: Option<String>,
+}
+
 /// When tools.d is looked at.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rescan {
@@ -91,6 +112,35 @@ pub(crate) struct Rescan {
     pub(crate) debounce: Duration,
     pub(crate) poll: Duration,
     pub(crate) rescan: Duration,
+}
+
+/// How calls are recorded.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AuditSettings {
+    pub(crate) sync: AuditSync,
+    pub(crate) on_failure: AuditFailure,
+    pub(crate) max_bytes: usize,
+    pub(crate) keep: usize,
+}
+
+/// When the audit is made to last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum AuditSync {
+    /// When the kernel likes.
+    Never,
+    /// Each second.
+    #[default]
+    Seconds,
+    /// Before a tool starts, and before its caller is answered.
+    Each,
+}
+
+/// What becomes of a call that cannot be recorded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum AuditFailure {
+    #[default]
+    Refuse,
+    Continue,
 }
 
 /// How changes of tools.d are noticed.

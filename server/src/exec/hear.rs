@@ -32,6 +32,8 @@ pub(crate) enum Event {
     Stopped(i32),
     /// So many more bytes of its input may come.
     Credit(usize),
+    /// One line for people.
+    Notice(String),
 }
 
 /// A call's ear and mouth.

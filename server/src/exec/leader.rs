@@ -28,10 +28,16 @@ use crate::os::terminal::{foreground, set_foreground, set_size, take_control};
 /// argument is where the leader's three descriptors begin.
 pub(crate) const VERB: &str = "lead-session";
 
+/// The command line of a leader whose descriptors begin at that number.
+pub(crate) fn command_line(first: RawFd) -> [CString; 3] {
+    let string = |text: &str| CString::new(text).unwrap_or_default();
+    [string("tool-server"), string(VERB), string(&first.to_string())]
+}
+
 /// What passes between server and leader: a kind and a number; to the leader
 /// always two numbers, of two bytes each.
 pub(crate) mod word {
-    /// To the server: the tool runs.
+    /// To the server: the tool runs; or, asked, that all is done that was told.
     pub(crate) const RUNS: u8 = b'r';
     /// To the server: the tool could not be prepared, with the error's number.
     pub(crate) const UNPREPARED: u8 = b'p';
@@ -43,6 +49,8 @@ pub(crate) mod word {
     pub(crate) const SIGNAL: u8 = b'k';
     /// To the leader: the tool's group is to be the foreground one (1) or not (0).
     pub(crate) const FOREGROUND: u8 = b'f';
+    /// To the leader: say when all is done that came before this.
+    pub(crate) const QUERY: u8 = b'q';
     /// To the leader: the window has so many rows and columns.
     pub(crate) const SIZE: u8 = b'w';
 }
@@ -203,6 +211,7 @@ impl Leader {
                 let (first, second) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
                 match kind {
                     word::SIGNAL => self.signal(i32::from(first)),
+                    word::QUERY => drop(server.write_all(&[word::RUNS, 0])),
                     word::FOREGROUND => self.set_foreground(first == 1),
                     word::SIZE => {
                         // One that is hung up has no window.

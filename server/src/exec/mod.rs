@@ -32,7 +32,7 @@ mod tree;
 
 pub(crate) use hear::{Event, Hear, Order};
 pub(crate) use leader::{VERB as LEADER_VERB, lead};
-pub(crate) use output::{Chunk, Source};
+pub(crate) use output::{Chunk, Seen, Source};
 pub(crate) use plan::Plan;
 pub(crate) use plumbing::Io;
 pub(crate) use run::{Executor, Report, RunError, Running};

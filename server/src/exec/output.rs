@@ -5,7 +5,7 @@
 //! moment was written before, and is still taken.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -63,6 +63,12 @@ impl Capture {
         (Capture { seen: AtomicUsize::new(0), limit, overflow }, receiver)
     }
 
+    /// How much there was, where that was too much.
+    pub(crate) fn overflowed(&self) -> Option<usize> {
+        let seen = self.seen.load(Ordering::Relaxed);
+        (seen > self.limit).then_some(seen)
+    }
+
     fn count(&self, bytes: usize) -> bool {
         let seen = self.seen.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if seen <= self.limit {
@@ -90,12 +96,62 @@ impl Capture {
     }
 }
 
+/// Bytes of a call that passed here; `None` where they did not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// To the tool.
+    pub(crate) stdin: Option<u64>,
+    /// From it.
+    pub(crate) stdout: Option<u64>,
+    /// From it.
+    pub(crate) stderr: Option<u64>,
+}
+
+impl Seen {
+    /// Of a call that had no input, and all of whose output is here.
+    pub(crate) fn captured(stdout: &[u8], stderr: &[u8]) -> Seen {
+        let count = |bytes: &[u8]| u64::try_from(bytes.len()).ok();
+        Seen { stdin: Some(0), stdout: count(stdout), stderr: count(stderr) }
+    }
+}
+
+/// Where chunks go, and how much went there.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    to: mpsc::Sender<Chunk>,
+    stdout: AtomicU64,
+    stderr: AtomicU64,
+}
+
+impl Outlet {
+    pub(crate) fn new(to: mpsc::Sender<Chunk>) -> Outlet {
+        Outlet { to, stdout: AtomicU64::new(0), stderr: AtomicU64::new(0) }
+    }
+
+    /// What went out, beside so much that came in.
+    pub(crate) fn seen(&self, stdin: u64) -> Seen {
+        let count = |bytes: &AtomicU64| Some(bytes.load(Ordering::Relaxed));
+        Seen { stdin: Some(stdin), stdout: count(&self.stdout), stderr: count(&self.stderr) }
+    }
+
+    async fn send(&self, chunk: Chunk) {
+        let bytes = u64::try_from(chunk.bytes.len()).unwrap_or(0);
+        match chunk.source {
+            Source::Stdout => self.stdout.fetch_add(bytes, Ordering::Relaxed),
+            Source::Stderr => self.stderr.fetch_add(bytes, Ordering::Relaxed),
+            Source::Terminal | Source::Stopped(_) => 0,
+        };
+        // Whose caller is gone is ended by whoever hears of that.
+        self.to.send(chunk).await.ok();
+    }
+}
+
 /// Sends one stream to the caller, piece by piece, and its end; nothing where
 /// there is none.
 pub(crate) async fn stream(
     pipe: Option<OwnedFd>,
     source: Source,
-    to: &mpsc::Sender<Chunk>,
+    to: &Outlet,
     finish: &CancellationToken,
     stall: Duration,
 ) {
@@ -107,7 +163,7 @@ pub(crate) async fn stream(
 pub(crate) async fn show(
     pipe: Option<OwnedFd>,
     source: Source,
-    to: &mpsc::Sender<Chunk>,
+    to: &Outlet,
     finish: &CancellationToken,
     stall: Duration,
     mut stops: Option<mpsc::Receiver<i32>>,
@@ -153,12 +209,7 @@ async fn stop(stops: &mut Option<mpsc::Receiver<i32>>) -> i32 {
 }
 
 /// Says that a stream is over. A terminal's own never is.
-pub(crate) async fn end(
-    source: Source,
-    to: &mpsc::Sender<Chunk>,
-    finish: &CancellationToken,
-    stall: Duration,
-) {
+pub(crate) async fn end(source: Source, to: &Outlet, finish: &CancellationToken, stall: Duration) {
     if source != Source::Terminal {
         give(to, Chunk { source, bytes: Bytes::new() }, finish, stall).await;
     }
@@ -166,19 +217,14 @@ pub(crate) async fn end(
 
 /// Hands a chunk on. While the tool runs a caller may take its time (it may be a
 /// pager); once the tool has ended, only so much of it. Says whether to go on.
-async fn give(
-    to: &mpsc::Sender<Chunk>,
-    chunk: Chunk,
-    finish: &CancellationToken,
-    stall: Duration,
-) -> bool {
+async fn give(to: &Outlet, chunk: Chunk, finish: &CancellationToken, stall: Duration) -> bool {
     let late = async {
         finish.cancelled().await;
         tokio::time::sleep(stall).await;
     };
     tokio::select! {
         biased;
-        _ = to.send(chunk) => true,
+        () = to.send(chunk) => true,
         () = late => false,
     }
 }
@@ -252,6 +298,7 @@ pub(crate) async fn feed(
     into: Option<OwnedFd>,
     mut input: mpsc::Receiver<Bytes>,
     credit: Option<&mpsc::Sender<Event>>,
+    seen: &AtomicU64,
     finish: &CancellationToken,
 ) -> bool {
     let terminal = into.as_ref().is_some_and(|into| nix::unistd::isatty(into).unwrap_or(false));
@@ -264,6 +311,7 @@ pub(crate) async fn feed(
             chunk = input.recv() => chunk,
         };
         let Some(bytes) = chunk else { return false };
+        seen.fetch_add(u64::try_from(bytes.len()).unwrap_or(0), Ordering::Relaxed);
         if let Some(pipe) = &mut into {
             let written = tokio::select! {
                 biased;

@@ -2,7 +2,11 @@
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
+
+use tool_policy::facts::Observed;
+use tool_policy::{Scene, Subject};
 
 use crate::os::limit::Limit;
 
@@ -13,10 +17,18 @@ pub(crate) struct Plan {
     pub(crate) program: CString,
     /// argv, the name first.
     pub(crate) arguments: Vec<CString>,
+    /// Where in it the caller's own begin.
+    pub(crate) own: usize,
     /// `NAME=value`, built from nothing.
     pub(crate) environment: Vec<CString>,
     /// Opened beneath a workspace root.
     pub(crate) directory: OwnedFd,
+    /// Its name as the kernel has it; empty where it has none.
+    pub(crate) place: Vec<u8>,
+    /// The names of the workspace roots.
+    pub(crate) roots: Arc<[Vec<u8>]>,
+    /// What was read for the decision, and counts for nothing else.
+    pub(crate) observed: Observed,
     /// The caller's.
     pub(crate) umask: u32,
     /// How long it may run; none is for as long as it likes.
@@ -25,4 +37,16 @@ pub(crate) struct Plan {
     pub(crate) limits: Vec<Limit>,
     /// The call's number: its processes carry it.
     pub(crate) call: u32,
+}
+
+/// What is decided on is what is run: both read these fields, and nothing changes
+/// them.
+impl Subject for Plan {
+    fn args(&self) -> Vec<&[u8]> {
+        self.arguments.iter().skip(self.own).map(|word| word.as_bytes()).collect()
+    }
+
+    fn scene(&self) -> Scene<'_> {
+        Scene { directory: &self.place, roots: &self.roots, observed: &self.observed }
+    }
 }

@@ -2,6 +2,7 @@
 //! and carry its bytes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tool_protocol::Terminal;
 
 use super::hear::Event;
-use super::output::{self, Capture, Chunk, Source};
+use super::output::{self, Capture, Chunk, Outlet, Seen, Source};
 use crate::os::descriptors::{self, Here};
 use crate::os::foreign::Foreign;
 
@@ -154,13 +155,19 @@ impl Ours {
         capture: &Capture,
         finish: &CancellationToken,
         stall: Duration,
-    ) -> (Vec<u8>, Vec<u8>) {
+    ) -> (Vec<u8>, Vec<u8>, Seen) {
         if let Some((stdout, stderr)) = self.captured {
-            return tokio::join!(capture.collect(stdout, finish), capture.collect(stderr, finish));
+            let (stdout, stderr) =
+                tokio::join!(capture.collect(stdout, finish), capture.collect(stderr, finish));
+            let seen = Seen::captured(&stdout, &stderr);
+            return (stdout, stderr, seen);
         }
-        let Some(streamed) = self.streamed else { return (Vec::new(), Vec::new()) };
+        let Some(streamed) = self.streamed else {
+            return (Vec::new(), Vec::new(), Seen::default());
+        };
         let Streamed { mut stdin, stdout, stderr, input, typed, output, credit, terminals } =
             streamed;
+        let (output, taken) = (Outlet::new(output), AtomicU64::new(0));
         // There are three descriptors here, so three terminals at most.
         let mut stops = Some(stops);
         let mut screens = terminals.iter().zip(masters).map(|(terminal, master)| {
@@ -178,14 +185,14 @@ impl Ours {
             stdin = screen.copy();
         }
         let fed = async {
-            let gone = output::feed(stdin, input, credit.as_ref(), finish).await;
+            let gone = output::feed(stdin, input, credit.as_ref(), &taken, finish).await;
             if let (true, Some(screen)) = (gone, in_front) {
                 screen.over.cancel();
             }
         };
         let typed = async {
             if let Some(typed) = typed {
-                output::feed(keyboard, typed, None, finish).await;
+                output::feed(keyboard, typed, None, &taken, finish).await;
             }
         };
         let [first, second, third] =
@@ -199,7 +206,7 @@ impl Ours {
             second,
             third,
         );
-        (Vec::new(), Vec::new())
+        (Vec::new(), Vec::new(), output.seen(taken.load(Ordering::Relaxed)))
     }
 }
 
@@ -224,7 +231,7 @@ impl Screen<'_> {
     }
 }
 
-async fn show(screen: Option<&Screen<'_>>, output: &mpsc::Sender<Chunk>, stall: Duration) {
+async fn show(screen: Option<&Screen<'_>>, output: &Outlet, stall: Duration) {
     let Some(screen) = screen else { return };
     let streams = [(1, Source::Stdout), (2, Source::Stderr)];
     let mut behind = streams.into_iter().filter(|(number, _)| screen.of.fds.contains(number));

@@ -1,6 +1,6 @@
 //! One call from an approved plan to its report.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,11 +9,12 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tool_policy::Approved;
 use tool_protocol::{Signal, limits};
 
 use super::hear::{Event, Hear};
-use super::leader::VERB;
-use super::output::Capture;
+use super::leader::command_line;
+use super::output::{Capture, Seen};
 use super::plan::Plan;
 use super::plumbing::{Io, Ours, Plumbing};
 use super::reaper::{Reaper, Watch};
@@ -26,7 +27,6 @@ use crate::os::limit::Limit;
 use crate::os::process::Exit;
 use crate::os::root::Root;
 use crate::os::spawn::{Image, Leads, Program, Step};
-use crate::policy::Approved;
 
 /// How a call ended, and its captured output.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(crate) struct Report {
     pub(crate) stdout: Vec<u8>,
     /// Captured only.
     pub(crate) stderr: Vec<u8>,
+    /// Bytes that passed here.
+    pub(crate) seen: Seen,
     /// Processes of the call that could not be killed.
     pub(crate) unkillable: usize,
 }
@@ -49,7 +51,8 @@ impl Report {
 
     /// Without output.
     fn of(outcome: Outcome) -> Report {
-        Report { outcome, stdout: Vec::new(), stderr: Vec::new(), unkillable: 0 }
+        let seen = Seen::default();
+        Report { outcome, stdout: Vec::new(), stderr: Vec::new(), seen, unkillable: 0 }
     }
 }
 
@@ -242,10 +245,15 @@ impl Executor {
             finish.cancel();
             (outcome, unkillable)
         };
-        let ((outcome, unkillable), (stdout, stderr)) =
+        let ((outcome, unkillable), (stdout, stderr, seen)) =
             tokio::join!(watch, ours.carry(masters, relayed, &capture, &finish, self.stall));
         self.give_back(group);
-        Ok(Report { outcome, stdout, stderr, unkillable })
+        // The tool may have ended before the last of its output was read.
+        let outcome = match (outcome, capture.overflowed()) {
+            (Outcome::Exited(_), Some(seen)) => Outcome::OutputTooLarge(seen),
+            (outcome, _) => outcome,
+        };
+        Ok(Report { outcome, stdout, stderr, seen, unkillable })
     }
 
     fn start_in(
@@ -270,21 +278,30 @@ impl Executor {
         if let Some(laid) = &laid {
             descriptors.extend(laid.descriptors(&wanted));
         }
-        let (pid, watch) = if let Some(first) = laid.as_ref().and_then(Laid::leader) {
+        // Where there is a leader, that is what is started. It has the mark, and hands
+        // it on; the limits are the tool's, and it sets them.
+        let lead = laid.as_ref().and_then(Laid::leader).map(command_line);
+        let (program, arguments, environment) = if let Some(arguments) = &lead {
+            limits.clear();
             let own = self.own_program.as_ref().ok_or(RunError::Forbidden(Errno::ENOENT))?;
-            let arguments = [c"tool-server".to_owned(), verb(), number(first)];
-            let program = Program::Open(own.as_fd());
-            // The leader itself has the mark, and hands it on; the limits are the
-            // tool's.
-            limits = mark.into_iter().flatten().collect();
-            let what = What { program, arguments: &arguments, environment: &[] };
-            self.launch(plan, what, &descriptors, &limits, group, collector)?
+            (Program::Open(own.as_fd()), arguments.as_slice(), &[][..])
         } else {
-            limits.extend(mark.into_iter().flatten());
-            let program = Program::Named(&plan.program);
-            let what = What { program, arguments: &plan.arguments, environment: &plan.environment };
-            self.launch(plan, what, &descriptors, &limits, group, collector)?
+            (Program::Named(&plan.program), &plan.arguments[..], &plan.environment[..])
         };
+        limits.extend(mark.into_iter().flatten());
+        let image = Image {
+            program,
+            arguments,
+            environment,
+            directory: Some(plan.directory.as_fd()),
+            descriptors: &descriptors,
+            umask: plan.umask,
+            limits: &limits,
+            leads: Leads::Session,
+            cgroup: group.map(Group::as_fd),
+        };
+        let started = self.reaper.start(&image, collector);
+        let (pid, watch) = started.map_err(|error| failed(error.step, error.errno))?;
         drop(descriptors);
         let (masters, leader) = laid.map_or((Vec::new(), None), Laid::keep_ours);
         Ok(Running {
@@ -297,29 +314,6 @@ impl Executor {
             leader,
             group: None,
         })
-    }
-
-    fn launch(
-        &self,
-        plan: &Plan,
-        what: What<'_>,
-        descriptors: &[(BorrowedFd<'_>, RawFd)],
-        limits: &[Limit],
-        group: Option<&Group>,
-        collector: Option<u64>,
-    ) -> Result<(Pid, Option<Watch>), RunError> {
-        let image = Image {
-            program: what.program,
-            arguments: what.arguments,
-            environment: what.environment,
-            directory: Some(plan.directory.as_fd()),
-            descriptors,
-            umask: plan.umask,
-            limits,
-            leads: Leads::Session,
-            cgroup: group.map(Group::as_fd),
-        };
-        self.reaper.start(&image, collector).map_err(|error| failed(error.step, error.errno))
     }
 
     /// Where there is a leader: waits until it has started the tool. Gives the ends
@@ -388,21 +382,6 @@ pub(crate) struct Running {
     masters: Vec<OwnedFd>,
     leader: Option<Leader>,
     group: Option<Group>,
-}
-
-/// A program, and what it is given.
-struct What<'a> {
-    program: Program<'a>,
-    arguments: &'a [std::ffi::CString],
-    environment: &'a [std::ffi::CString],
-}
-
-fn verb() -> std::ffi::CString {
-    std::ffi::CString::new(VERB).unwrap_or_default()
-}
-
-fn number(number: RawFd) -> std::ffi::CString {
-    std::ffi::CString::new(number.to_string()).unwrap_or_default()
 }
 
 fn failed(step: Step, errno: Errno) -> RunError {

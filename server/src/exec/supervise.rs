@@ -55,7 +55,9 @@ pub(super) async fn supervise(
     let mut capturing = true;
     // Whether SIGSTOP was sent where SIGTSTP was asked for.
     let mut masked = false;
-    let mut leader = reins.leader.is_some();
+    // A leader that is stopped is not the tool, before its end and after.
+    let led = reins.leader.is_some();
+    let mut leader = led;
     for order in hear.early() {
         masked |= follow(reaper, reins, hear, order);
     }
@@ -69,7 +71,7 @@ pub(super) async fn supervise(
             () = hear.gone.cancelled() => return Outcome::CallerGone,
             () = hear.stop.cancelled() => return Outcome::Interrupted,
             Some(order) = hear.orders.recv() => masked |= follow(reaper, reins, hear, order),
-            Some(signal) = reins.stops.recv(), if !leader => {
+            Some(signal) = reins.stops.recv(), if !led => {
                 // What was sent in place of SIGTSTP is told as that.
                 let masked = std::mem::take(&mut masked) && signal == libc::SIGSTOP;
                 hear.tell(Event::Stopped(if masked { libc::SIGTSTP } else { signal }));
@@ -80,7 +82,8 @@ pub(super) async fn supervise(
                     Some(relay) => drop(relay.try_send(number)),
                     None => hear.tell(Event::Stopped(number)),
                 },
-                Some(_) => {}
+                Some(Told::Runs) => hear.tell(Event::Started),
+                Some(Told::Failed(..)) => {}
                 // Its own end comes by the reaper.
                 None => leader = false,
             },
@@ -111,6 +114,9 @@ async fn told(leader: &mut Option<Leader>) -> Option<Told> {
 /// Does what is asked; says whether the tool was stopped in place of SIGTSTP.
 fn follow(reaper: &Reaper, reins: &Reins, hear: &Hear, order: Order) -> bool {
     match (order, &reins.leader) {
+        // A leader answers when it has done what it was told before: whoever lets a
+        // tool go on is to know that keys come after that.
+        (Order::QueryStarted, Some(leader)) if leader.query() => {}
         (Order::QueryStarted, _) => hear.tell(Event::Started),
         (Order::Signal(signal), Some(leader)) => leader.signal(signal.number()),
         (Order::Resize(size), Some(leader)) => leader.resize(size),

@@ -130,7 +130,7 @@ pub(crate) struct Leader {
 /// What a leader tells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Told {
-    /// The tool runs.
+    /// The tool runs, and what the leader was told is done.
     Runs,
     /// It does not, and never will.
     Failed(Step, Errno),
@@ -167,17 +167,25 @@ impl Leader {
         self.tell(word::FOREGROUND, u16::from(front), 0);
     }
 
+    /// Asks it to say when it has done what it was told; whether it will.
+    pub(crate) fn query(&self) -> bool {
+        self.tell(word::QUERY, 0, 0)
+    }
+
     /// Changes the size of the window.
     pub(crate) fn resize(&self, size: Size) {
         self.tell(word::SIZE, size.rows, size.cols);
     }
 
-    fn tell(&self, kind: u8, first: u16, second: u16) {
+    /// Whether it was told.
+    fn tell(&self, kind: u8, first: u16, second: u16) -> bool {
         let ([a, b], [c, d]) = (first.to_be_bytes(), second.to_be_bytes());
         // A leader that does not read was stopped by its own tool: what it is
         // told then is lost, as a signal to a dead process is.
-        if let Err(error) = self.control.try_write(&[kind, a, b, c, d]) {
+        let told = self.control.try_write(&[kind, a, b, c, d]);
+        if let Err(error) = &told {
             tracing::debug!(%error, "the leader was not told");
         }
+        told.is_ok()
     }
 }

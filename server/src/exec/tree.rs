@@ -101,6 +101,19 @@ impl Trees {
         census
     }
 
+    /// Which call a process belongs to, also one that has ended; `Some(None)` where
+    /// it broke its mark, or is not known.
+    pub(crate) async fn call_of(&self, pid: Pid) -> Option<Option<u32>> {
+        let census = self.census().await;
+        let known = census.calls.iter().find(|(_, members)| members.contains(&pid));
+        if let Some((call, _)) = known {
+            return Some(Some(*call));
+        }
+        let stray = census.nobodys.contains(&pid)
+            || (self.marks.is_none() && descendants(Pid::this()).contains(&pid));
+        stray.then_some(None)
+    }
+
     /// Ends the tree of one call: TERM, the grace, KILL. Returns when none of
     /// its processes lives, or when they cannot be killed (says how many).
     pub(crate) async fn end(&self, target: Target<'_>, grace: Duration) -> usize {

@@ -205,6 +205,11 @@ impl Reader {
         }
     }
 
+    /// No message is awaited: its peer has said what it had to say.
+    pub(crate) fn rest(&mut self) {
+        self.deadline = None;
+    }
+
     /// The descriptors that came with the last message.
     pub(crate) fn take_descriptors(&mut self) -> Result<Vec<Foreign>, Refusal> {
         let Some(code) = self.lost.take() else {
@@ -357,9 +362,7 @@ impl Writer {
             }
         }
     }
-}
 
-impl Writer {
     fn try_write(&self) -> io::Result<usize> {
         match &self.passing {
             None => self.socket.try_write(&self.buffer),

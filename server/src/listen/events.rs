@@ -15,6 +15,7 @@ enum Message<'a> {
     Pty(bool),
     Started(bool),
     Stopped(&'a str),
+    Notice(&'a str),
     Window(usize),
     Terminal(#[serde(serialize_with = "bytes")] &'a [u8]),
 }
@@ -38,6 +39,7 @@ pub(super) fn queue(writer: &mut Writer, event: Event) -> std::io::Result<()> {
             let name = signal_name(number).unwrap_or("STOP");
             writer.queue(json(&Message::Stopped(name))?)
         }
+        Event::Notice(line) => writer.queue(json(&Message::Notice(&line))?),
         Event::Credit(bytes) => writer.queue(json(&Message::Window(bytes))?),
         Event::Pty(masters) => writer.queue_with(json(&Message::Pty(true))?, masters),
     }

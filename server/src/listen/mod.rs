@@ -11,7 +11,8 @@
 //! - `connection`  frames and descriptors on one connection
 //! - `session`     what a connection says: calls, their control, operations
 //! - `events`      what a call tells meanwhile, as messages
-//! - `operation`   health, tools, status, reload
+//! - `operation`   health, tools, status, reload, metrics
+//! - `scrape`      the figures over HTTP
 
 mod accept;
 mod arrange;
@@ -19,10 +20,12 @@ mod connection;
 mod door;
 mod events;
 mod operation;
+mod scrape;
 mod session;
 mod socket;
 
 pub(crate) use accept::{Context, LEAST_DESCRIPTORS, Limits, Rules, Shared, paid_for};
 pub(crate) use door::Door;
 pub(crate) use operation::Reload;
+pub(crate) use scrape::{DESCRIPTORS as SCRAPE_DESCRIPTORS, Scrape};
 pub(crate) use socket::{Listening, Place, SocketError};

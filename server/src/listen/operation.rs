@@ -1,27 +1,44 @@
-//! What is not a call: health and tools on every socket, status and reload on
-//! the control socket.
+//! What is not a call: health and tools on every socket; status, reload and
+//! approvals and metrics on the control socket.
 
+use std::time::Duration;
+
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 use tool_protocol::{Code, Id, PROTOCOL, Refusal};
 
 use super::accept::Context;
+use crate::audit::Audit;
+use crate::broker::{Approvals, Peer};
+
+/// How long an answer waits for something new.
+const LONG_POLL: Duration = Duration::from_secs(20);
 
 /// Asks for a look at tools.d; the answer says what changed.
 pub(crate) type Reload = mpsc::Sender<oneshot::Sender<Value>>;
 
-/// The payload that answers an operation.
+/// What answers an operation.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// Text of any length, which goes before the message in chunks of stdout.
+    pub(crate) text: Option<String>,
+    /// The last message.
+    pub(crate) last: Vec<u8>,
+}
+
+/// The answer to an operation.
 pub(crate) async fn answer(
     context: &Context,
+    peer: Peer,
     op: &str,
+    object: &[u8],
     id: Option<&Id>,
-) -> Result<Vec<u8>, Refusal> {
+) -> Result<Answer, Refusal> {
+    let mut text = None;
     let mut value = match op {
-        "health" => json!({
-            "ok": !context.broker.draining.is_cancelled(),
-            "protocol": PROTOCOL,
-            "version": env!("CARGO_PKG_VERSION"),
-        }),
+        "health" => health(context),
         "tools" if !context.rules.control => tools(context),
         "status" if context.rules.control => {
             serde_json::to_value(context.broker.status().await).map_err(internal)?
@@ -30,6 +47,16 @@ pub(crate) async fn answer(
             let (sender, receiver) = oneshot::channel();
             context.reload.send(sender).await.map_err(internal)?;
             receiver.await.map_err(internal)?
+        }
+        "approvals" | "approve" | "deny" | "revoke" if context.rules.control => {
+            let asked: Asked = serde_json::from_slice(object).map_err(|error| {
+                Refusal::new(Code::BadRequest, format!("the operation {op}: {error}"))
+            })?;
+            approvals(&context.broker.approvals, peer, op, asked).await?
+        }
+        "metrics" if context.rules.control => {
+            text = Some(context.broker.figures());
+            json!({ "ok": true })
         }
         _ => {
             let message = format!("no such operation on this socket: {}", op.escape_default());
@@ -41,9 +68,75 @@ pub(crate) async fn answer(
     }
     let payload = serde_json::to_vec(&value).map_err(internal)?;
     if payload.len() <= tool_protocol::limits::MAX_FRAME {
-        return Ok(payload);
+        return Ok(Answer { text, last: payload });
     }
-    shorten(value).ok_or_else(|| internal("the answer does not fit one message"))
+    let last = shorten(value).ok_or_else(|| internal("the answer does not fit one message"))?;
+    Ok(Answer { text, last })
+}
+
+/// Whether calls are taken, and if not, why.
+fn health(context: &Context) -> Value {
+    let unrecorded = || context.broker.audit.as_ref().and_then(Audit::is_refusing);
+    let error = if context.broker.draining.is_cancelled() {
+        Some("the server is stopping".to_owned())
+    } else {
+        unrecorded().map(|why| {
+            format!(
+                "calls are refused: the audit cannot be written: {why}: see `tool-server status`"
+            )
+        })
+    };
+    let mut health = json!({
+        "ok": error.is_none(),
+        "protocol": PROTOCOL,
+        "version": env!("CARGO_PKG_VERSION"),
+    });
+    if let (Some(error), Some(object)) = (error, health.as_object_mut()) {
+        object.insert("error".to_owned(), error.into());
+    }
+    health
+}
+
+/// What an operation on approvals may say beside its name.
+#[derive(Deserialize)]
+struct Asked {
+    /// The list is wanted when its generation is another one.
+    after: Option<u64>,
+    /// Which question, or which standing approval.
+    approval: Option<String>,
+    /// For how long a yes stands.
+    for_seconds: Option<u64>,
+    /// Yes although not all of it was shown.
+    #[serde(default)]
+    unseen: bool,
+    /// Why not.
+    reason: Option<String>,
+}
+
+async fn approvals(
+    approvals: &Approvals,
+    peer: Peer,
+    op: &str,
+    asked: Asked,
+) -> Result<Value, Refusal> {
+    let Asked { after, approval, for_seconds, unseen, reason } = asked;
+    if op == "approvals" {
+        if let Some(generation) = after {
+            // Nothing new: the same list again.
+            drop(timeout(LONG_POLL, approvals.changed_since(generation)).await);
+        }
+        return serde_json::to_value(approvals.list()).map_err(internal);
+    }
+    let missing = || Refusal::new(Code::BadRequest, "the member approval is missing");
+    let approval = approval.ok_or_else(missing)?;
+    let told = match op {
+        "approve" => {
+            approvals.approve(&approval, peer.uid, for_seconds.map(Duration::from_secs), unseen)?
+        }
+        "deny" => approvals.deny(&approval, peer.uid, &reason.unwrap_or_default())?,
+        _ => approvals.revoke(&approval)?,
+    };
+    Ok(json!({ "told": told }))
 }
 
 fn tools(context: &Context) -> Value {
@@ -53,7 +146,8 @@ fn tools(context: &Context) -> Value {
         .values()
         .filter(|tool| context.rules.serves(&tool.name))
         .map(|tool| {
-            let default = if tool.unrestricted() { "unrestricted" } else { tool.default.as_str() };
+            let (default, ..) = tool.policy.unmatched();
+            let default = if tool.unrestricted() { "unrestricted" } else { default.as_str() };
             match &tool.description {
                 Some(text) => {
                     json!({"name": tool.name, "default": default, "description": text})

@@ -12,6 +12,7 @@ mod hear;
 mod input;
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,20 +24,25 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tool_protocol::request::More;
 use tool_protocol::{Code, Id, Refusal, Reply, Request};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use self::input::Input;
 use super::accept::Context;
 use super::connection::{Come, HangUp, Read, Reader, Writer, close, split};
 use super::events;
-use crate::broker::{Peer, Ticket, Underway};
+use crate::broker::{Broker, Peer, Ticket, Unfinished};
 use crate::exec::{Chunk, Event as CallEvent, Order};
+use crate::os::descriptors::peer_process;
 use crate::os::foreign::Foreign;
+use crate::os::process::{started, ticks};
 
 /// How long a connection is idle before it makes room for another.
 const IDLE: Duration = Duration::from_secs(1);
 /// Bytes that wait to be written before no more are made.
 const WRITE_AHEAD: usize = 16 * 1024;
+
+/// Orders that are kept for a repetition.
+const REPEATED: usize = 8;
 
 /// One connection's life.
 struct Session {
@@ -47,6 +53,9 @@ struct Session {
     /// The calls under way, and what reaches them.
     calls: JoinSet<Reply>,
     orders: Vec<(Option<Id>, mpsc::Sender<Order>)>,
+    /// What was asked of a call that is to be repeated: that did nothing yet, and
+    /// is meant for the repetition.
+    repeated: Repeated,
     /// A call that has the connection to itself.
     exclusive: bool,
     input: Option<Input>,
@@ -65,6 +74,38 @@ struct Session {
     hang_up: Option<HangUp>,
     gone: CancellationToken,
     busy: Option<TaskTrackerToken>,
+    /// Why it is not heard, to be said when it has said something.
+    unfit: Option<Refusal>,
+}
+
+/// What is asked of a call before it is known whether it is to be repeated.
+#[derive(Default)]
+struct Repeated {
+    /// The last call was answered `use_stream`.
+    awaited: bool,
+    asked: Vec<Order>,
+}
+
+impl Repeated {
+    /// Notes an order; of too many the first and the last.
+    fn note(&mut self, order: Order) {
+        self.asked.truncate(REPEATED - 1);
+        self.asked.push(order);
+    }
+
+    /// A call has ended; whether to be repeated.
+    fn ended(&mut self, repeated: bool) {
+        self.awaited = repeated;
+        if !repeated {
+            self.asked.clear();
+        }
+    }
+
+    /// A call begins: what it is to hear at once.
+    fn begin(&mut self) -> Vec<Order> {
+        let asked = std::mem::take(&mut self.asked);
+        if std::mem::take(&mut self.awaited) { asked } else { Vec::new() }
+    }
 }
 
 /// A request of which more is to come.
@@ -76,15 +117,18 @@ struct Partial {
     _room: OwnedSemaphorePermit,
 }
 
-/// Serves a connection until it is over and its calls are.
+/// Serves a connection until it is over and its calls are. `repeated`: a call of
+/// it was answered `use_stream` already.
 pub(crate) async fn serve(
     socket: UnixStream,
     context: Arc<Context>,
     peer: Peer,
     come: Come,
-    begun: Option<(Ticket, Box<Underway>)>,
+    begun: Option<(Ticket, Unfinished)>,
+    repeated: bool,
     busy: Option<TaskTrackerToken>,
 ) {
+    let unfit = if context.rules.control { unfit(&socket, &context.broker).await } else { None };
     let spare = context.shared.spare.clone();
     let (reader, writer) = split(socket, context.limits.patience, spare, come);
     let mut session = Session {
@@ -94,6 +138,7 @@ pub(crate) async fn serve(
         writer,
         calls: JoinSet::new(),
         orders: Vec::new(),
+        repeated: Repeated { awaited: repeated, asked: Vec::new() },
         exclusive: false,
         input: None,
         output: None,
@@ -107,9 +152,10 @@ pub(crate) async fn serve(
         hang_up: None,
         gone: CancellationToken::new(),
         busy,
+        unfit,
     };
-    if let Some((ticket, underway)) = begun {
-        session.adopt(ticket, *underway);
+    if let Some((ticket, call)) = begun {
+        session.adopt(ticket, call);
     }
     if let Err(error) = session.run().await {
         debug!(%error, "the connection broke");
@@ -121,6 +167,31 @@ pub(crate) async fn serve(
     let Session { reader, writer, hang_up, .. } = session;
     drop(hang_up);
     close(reader, writer);
+}
+
+/// Why whoever is at the control socket may not be heard there: it belongs to a
+/// call, and would be its own operator.
+async fn unfit(socket: &UnixStream, broker: &Broker) -> Option<Refusal> {
+    let refuse = |message: &str| Some(Refusal::new(Code::PeerRefused, message));
+    let now = ticks();
+    let peer = match peer_process(socket.as_fd()) {
+        Ok(peer) => peer,
+        Err(errno) => return refuse(&format!("who is calling is not known: {errno}")),
+    };
+    let pid = peer.pid;
+    // Of another pid namespace, and not of one beneath ours: no call's.
+    if pid.as_raw() == 0 {
+        return None;
+    }
+    // A number alone may be that of a process which was started since.
+    let is_it = peer.exact || started(pid).zip(now).is_some_and(|(then, now)| then <= now);
+    let tools = broker.is_a_tools(pid).await;
+    if tools {
+        warn!(%pid, "a tool tried to use the control socket");
+        return refuse("a tool's process may not use the control socket");
+    }
+    // Asked last: what was looked at until here was this very process.
+    if is_it && peer.lives() { None } else { refuse("who connected has ended: connect yourself") }
 }
 
 /// What happened next.
@@ -225,6 +296,7 @@ impl Session {
             events::queue_chunk(&mut self.writer, &chunk)?;
         }
         self.orders.retain(|(_, orders)| !orders.is_closed());
+        self.repeated.ended(reply.as_ref().is_some_and(|it| it.code == Some(Code::UseStream)));
         if self.exclusive {
             self.exclusive = false;
             (self.input, self.output, self.events) = (None, None, None);
@@ -240,6 +312,7 @@ impl Session {
 
     fn refuse(&mut self, refusal: Refusal, id: Option<Id>) -> io::Result<()> {
         debug!(code = refusal.code.as_str(), "refused: {refusal}");
+        self.context.broker.metrics.bad_request(refusal.code);
         self.writer.queue(Reply { id, ..Reply::refused(refusal) }.to_payload())
     }
 
@@ -252,6 +325,7 @@ impl Session {
         self.closing = true;
         self.gone.cancel();
         if self.exclusive {
+            self.context.broker.metrics.bad_request(refusal.code);
             self.last_word = Some(Reply { id, ..Reply::refused(refusal) }.to_payload());
             return Ok(());
         }

@@ -12,6 +12,8 @@ use super::spawn::Step;
 /// Everything that the child needs, as plain numbers and addresses.
 #[repr(C)]
 pub(super) struct Child {
+    /// Whose child it is, while that lives.
+    pub(super) parent: libc::pid_t,
     pub(super) program: *const libc::c_char,
     /// Execute this open file instead.
     pub(super) program_fd: RawFd,
@@ -56,6 +58,8 @@ pub(super) extern "C" fn run_child(child: *mut Child) -> ! {
             // The parent's death is the call's: the next server finds the rest
             // of the tree by its mark.
             || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) < 0
+            // One that died before that sends nothing.
+            || libc::getppid() != (*child).parent
             // SIGTTOU is blocked here, as every signal is.
             || ((*child).terminal >= 0 && libc::tcsetpgrp((*child).terminal, libc::getpid()) < 0)
         {

@@ -14,7 +14,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessage, MsgFlags, SockFlag, accept4, getsockopt, sendmsg, sockopt};
 use nix::sys::stat::Mode;
-use nix::unistd::pipe2;
+use nix::unistd::{Pid, pipe2};
 use tool_protocol::limits::MAX_FDS;
 
 use super::foreign::Foreign;
@@ -185,4 +185,62 @@ pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<UnixStream> {
 pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<(u32, u32), Errno> {
     let credentials = getsockopt(&socket, sockopt::PeerCredentials)?;
     Ok((credentials.uid(), credentials.gid()))
+}
+
+/// SO_PEERPIDFD, since Linux 6.5; the same on every architecture but parisc and
+/// sparc.
+const SO_PEERPIDFD: libc::c_int = 77;
+
+/// The process that connected.
+#[derive(Debug)]
+pub(crate) struct PeerProcess {
+    /// Its number here, 0 where it has none.
+    pub(crate) pid: Pid,
+    process: Option<OwnedFd>,
+    /// The kernel itself said which process it is, not just its number.
+    pub(crate) exact: bool,
+}
+
+impl PeerProcess {
+    /// Whether it lives still. One that has ended may have passed its socket on, and
+    /// its number may be another's.
+    pub(crate) fn lives(&self) -> bool {
+        let Some(process) = &self.process else { return false };
+        let mut polled = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+        poll(&mut polled, PollTimeout::ZERO) == Ok(0)
+    }
+}
+
+/// Who connected, as a process.
+pub(crate) fn peer_process(socket: BorrowedFd<'_>) -> Result<PeerProcess, Errno> {
+    let pid = Pid::from_raw(getsockopt(&socket, sockopt::PeerCredentials)?.pid());
+    let mut number: libc::c_int = -1;
+    let mut length = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(4);
+    // SAFETY: the kernel writes one int, for which there is room.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut number).cast(),
+            &raw mut length,
+        )
+    };
+    match Errno::result(result) {
+        Ok(_) => {
+            // SAFETY: a new descriptor, and nobody else's.
+            let process = unsafe { OwnedFd::from_raw_fd(number) };
+            Ok(PeerProcess { pid, process: Some(process), exact: true })
+        }
+        // An older kernel tells a number, which may be another process's by now.
+        Err(Errno::ENOPROTOOPT) => {
+            let process = super::process::Handle::open(pid).ok().map(OwnedFd::from);
+            Ok(PeerProcess { pid, process, exact: false })
+        }
+        // It has ended and was reaped.
+        Err(Errno::ESRCH | Errno::ENODATA | Errno::EINVAL) => {
+            Ok(PeerProcess { pid, process: None, exact: true })
+        }
+        Err(errno) => Err(errno),
+    }
 }

@@ -99,6 +99,29 @@ impl Handle {
     }
 }
 
+impl From<Handle> for OwnedFd {
+    fn from(handle: Handle) -> OwnedFd {
+        handle.0
+    }
+}
+
+/// Ticks of a hundredth of a second since the machine started, as /proc counts.
+pub(crate) fn ticks() -> Option<u64> {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).ok()?;
+    let seconds = u64::try_from(now.tv_sec()).ok()?;
+    let rest = u64::try_from(now.tv_nsec()).ok()? / 10_000_000;
+    Some(seconds.saturating_mul(100).saturating_add(rest))
+}
+
+/// When a process was started, in those ticks.
+pub(crate) fn started(pid: Pid) -> Option<u64> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(stat.get(end + 2..)?).ok()?;
+    // Field 22 of all, the state being the third.
+    rest.split(' ').nth(19)?.parse().ok()
+}
+
 /// Sends a signal to a process group. That it is gone already is no error.
 pub(crate) fn signal_group(leader: Pid, number: i32) -> Result<(), Errno> {
     let signal = Signal::try_from(number)?;

@@ -7,6 +7,7 @@
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -17,6 +18,7 @@ use nix::sys::stat::Mode;
 #[derive(Debug)]
 pub(crate) struct Root {
     path: PathBuf,
+    resolved: Vec<u8>,
     directory: OwnedFd,
 }
 
@@ -30,7 +32,14 @@ impl Root {
     pub(crate) fn open(path: &Path) -> Result<Root, Errno> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let directory = open(path, flags, Mode::empty())?;
-        Ok(Root { path: path.to_owned(), directory })
+        let name = super::descriptors::path_of(directory.as_fd());
+        let resolved = name.unwrap_or_else(|| path.as_os_str().as_bytes().to_vec());
+        Ok(Root { path: path.to_owned(), resolved, directory })
+    }
+
+    /// Its name without symlinks, as the kernel told it when it was opened.
+    pub(crate) fn resolved(&self) -> &[u8] {
+        &self.resolved
     }
 
     /// The path that the root was opened by, for messages.

@@ -141,6 +141,7 @@ impl Spawner {
         };
         let number = |descriptor: Option<BorrowedFd<'_>>| descriptor.map_or(-1, |d| d.as_raw_fd());
         let mut child = Child {
+            parent: nix::unistd::getpid().as_raw(),
             program,
             program_fd,
             argv: argv.as_ptr(),

@@ -34,9 +34,13 @@ pub(crate) enum LoadError {
     #[error("has no definition, and there is no program {name} in {looked}")]
     NoBinary { path: PathBuf, name: String, looked: String },
     #[error(
-        "has neither a wrapper nor `default`, and the server has require_rules: say default = \"allow\", \"ask\" or \"deny\" in tool.toml"
+        "has neither rules, `default` nor a wrapper, and the server has require_rules: add rules to tool.toml, or say default = \"allow\", \"ask\" or \"deny\" there"
     )]
     RulesRequired { path: PathBuf },
+    #[error(
+        "is read beside tool.toml, which is not there: write the definition there, or remove this file"
+    )]
+    GrammarAlone { path: PathBuf },
     #[error("is not a tool's name ({})", super::name::EXPECTED)]
     BadName { path: PathBuf },
     #[error("its definition is gone")]
@@ -61,6 +65,7 @@ impl LoadError {
             | LoadError::NotExecutable { path, .. }
             | LoadError::NoBinary { path, .. }
             | LoadError::RulesRequired { path }
+            | LoadError::GrammarAlone { path }
             | LoadError::BadName { path }
             | LoadError::DefinitionGone { path }
             | LoadError::WrapperGone { path, .. } => path,

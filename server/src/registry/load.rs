@@ -3,16 +3,21 @@
 //! Owns: bringing a folder's files together, and every default that a
 //! definition leaves open. Must not: remember anything; `state` does.
 
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tool_policy::definition::{self, Definition, NamePattern, Place, SyntaxError};
 
 use super::binary;
-use super::definition::{self, Definition, SyntaxError};
 use super::error::LoadError;
+use super::fingerprint::Fingerprint;
 use super::site::{Site, inside};
-use super::stamp::{SETUP, Stamp};
-use super::tool::{Decision, EnvRules, Origin, Pattern, Tool};
-use super::trust::Trust;
+use super::stamp::{GRAMMAR, SETUP, Stamp};
+use super::tool::{EnvRules, Origin, Tool};
+use super::trust::{MAX_DEFINITION, MAX_GRAMMAR, Trust};
 use super::wrapper::{self, Ranked};
+use crate::os::limit::Limit;
 use crate::os::root::Root;
 
 /// What a tool gets from its caller where its definition does not say.
@@ -49,18 +54,25 @@ pub(super) fn load(site: &Site<'_>, name: &str, stamp: &Stamp) -> Result<Loaded,
     let suspect = |error: LoadError| Failure { suspect: error.is_trust(), error };
     let folder = site.tools.path().join(name);
     check_folder(site, name, &folder).map_err(suspect)?;
-    let (rank, wrapper) = wrapper::find(site, name, stamp).map_err(suspect)?;
+    let mut print = Fingerprint::default();
+    let (rank, wrapper) = wrapper::find(site, name, stamp, &mut print).map_err(suspect)?;
     let file = stamp.definition();
-    let said = file.map(|file| read(site, name, file, stamp)).transpose()?;
+    if stamp.has(GRAMMAR) && file != Some("tool.toml") {
+        return Err(LoadError::GrammarAlone { path: folder.join(GRAMMAR) }.into());
+    }
+    let said = file.map(|file| read(site, name, file, stamp, &mut print)).transpose()?;
     let setup = if stamp.has(SETUP) {
         let relative = inside(name, SETUP);
-        site.trust.open(&site.tools, &relative)?;
-        Some(site.tools.path().join(relative))
+        let (file, _) = site.trust.open(&site.tools, &relative)?;
+        let path = site.tools.path().join(relative);
+        print.file(&path, file.as_fd())?;
+        Some(path)
     } else {
         None
     };
     let place = file.map_or(folder.clone(), |file| folder.join(file));
-    Ok(assemble(site, name, place, said, (rank, wrapper), setup)?)
+    let parts = Parts { said, ranked: (rank, wrapper), setup, hash: print.finish() };
+    Ok(assemble(site, name, place, parts)?)
 }
 
 fn check_folder(site: &Site<'_>, name: &str, path: &Path) -> Result<(), LoadError> {
@@ -80,29 +92,48 @@ fn read(
     name: &str,
     file: &'static str,
     stamp: &Stamp,
+    print: &mut Fingerprint,
 ) -> Result<Definition, LoadError> {
-    let relative = inside(name, file);
-    let text = site.trust.read(&site.tools, &relative)?;
-    let path = site.tools.path().join(relative);
-    let syntax = |SyntaxError { line, message }| LoadError::Syntax { path, line, message };
+    let mut take = |file: &str, most| {
+        let relative = inside(name, file);
+        let text = site.trust.read(&site.tools, &relative, most)?;
+        let path = site.tools.path().join(relative);
+        print.text(&path, &text);
+        Ok((path, text))
+    };
+    let (path, text) = take(file, MAX_DEFINITION)?;
     if file == "tool.json" {
-        return definition::parse_json(&text).map_err(syntax);
+        let syntax = |SyntaxError { line, message, .. }| LoadError::Syntax { path, line, message };
+        return Definition::from_json(&text).map_err(syntax);
     }
-    let mut said = definition::parse_toml(&text).map_err(syntax)?;
+    let beside = stamp.has(GRAMMAR).then(|| take(GRAMMAR, MAX_GRAMMAR)).transpose()?;
+    let grammar = beside.as_ref().map(|(_, text)| text.as_str());
+    let mut said = Definition::from_toml(name, &text, grammar).map_err(|error| {
+        let beside = beside.as_ref().filter(|_| error.place == Place::Grammar);
+        let path = beside.map_or(&path, |(path, _)| path).clone();
+        LoadError::Syntax { path, line: error.line, message: error.message }
+    })?;
     if stamp.has("tool.json") {
         said.warnings.push("tool.json is not read: tool.toml beside it is".to_owned());
     }
     Ok(said)
 }
 
+/// All that a folder has.
+struct Parts {
+    said: Option<Definition>,
+    ranked: Ranked,
+    setup: Option<PathBuf>,
+    hash: String,
+}
+
 fn assemble(
     site: &Site<'_>,
     name: &str,
     place: PathBuf,
-    said: Option<Definition>,
-    (rank, wrapper): Ranked,
-    setup: Option<PathBuf>,
+    parts: Parts,
 ) -> Result<Loaded, LoadError> {
+    let Parts { said, ranked: (rank, wrapper), setup, hash } = parts;
     let options = site.options;
     let defined = said.is_some();
     let said = said.unwrap_or_default();
@@ -111,7 +142,8 @@ fn assemble(
         Some(binary) => binary,
         None => look_up(site, name, defined, &place)?,
     };
-    if options.require_rules && said.default.is_none() && wrapper.is_none() {
+    let mut policy = said.policy;
+    if options.require_rules && policy.is_unrestricted() && wrapper.is_none() {
         return Err(LoadError::RulesRequired { path: place });
     }
     let mut warnings = said.warnings;
@@ -121,21 +153,24 @@ fn assemble(
             .push(format!("{binary} lies beneath the workspace {root}: the agent can change it"));
     }
     let missing = wrapper.as_ref().is_some_and(|wrapper| wrapper.missing().is_some());
-    let (default, line) = said.default.unwrap_or((Decision::Allow, 1));
+    let (_, line, _) = policy.unmatched();
+    if options.observe {
+        policy = policy.observing();
+    }
     let tool = Tool {
         name: name.to_owned(),
         binary,
         wrapper,
         timeout: said.timeout.unwrap_or(options.default_timeout),
         timeout_set: said.timeout.is_some(),
-        default,
-        default_set: said.default.is_some(),
+        policy: Arc::new(policy),
+        hash,
         origin: Origin { file: place, line },
         env: env(said.env, options.env_inherit.as_slice()),
         concurrent: said.concurrent,
-        limits: said.limits,
+        rate: said.rate,
+        limits: said.limits.iter().filter_map(|(name, most)| Limit::named(name, *most)).collect(),
         stream: said.stream,
-        facts: said.facts,
         setup,
         description: said.description,
         warnings,
@@ -159,8 +194,8 @@ fn look_up(site: &Site<'_>, name: &str, defined: bool, place: &Path) -> Result<P
     }
 }
 
-fn env(said: Option<definition::Env>, inherit: &[Pattern]) -> EnvRules {
-    let usual = || FORWARD.iter().filter_map(|name| Pattern::parse(name)).collect();
+fn env(said: Option<definition::Env>, inherit: &[NamePattern]) -> EnvRules {
+    let usual = || FORWARD.iter().filter_map(|name| NamePattern::parse(name)).collect();
     match said {
         None => EnvRules { forward: usual(), inherit: inherit.to_vec(), set: Vec::new() },
         Some(env) => EnvRules {

@@ -7,8 +7,8 @@
 
 mod binary;
 mod check;
-mod definition;
 mod error;
+mod fingerprint;
 mod load;
 mod name;
 mod site;
@@ -27,11 +27,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch as channel;
+use tool_policy::NamePattern;
 
 pub(crate) use check::check;
 pub(crate) use name::ToolName;
-pub(crate) use snapshot::{Change, Snapshot};
-pub(crate) use tool::{Decision, Origin, Pattern, Tool};
+pub(crate) use snapshot::{Change, Problem, Snapshot};
+pub(crate) use tool::{Origin, Tool};
 
 use state::State;
 
@@ -49,10 +50,12 @@ pub(crate) struct RegistryOptions {
     pub(crate) workspace: Vec<PathBuf>,
     pub(crate) default_timeout: Duration,
     pub(crate) require_rules: bool,
+    /// Decisions of every tool are told and not carried out.
+    pub(crate) observe: bool,
     /// Where interpreters of wrappers are found.
     pub(crate) env_path: String,
     /// `env.inherit`: what a tool without `[env]` gets from the server.
-    pub(crate) env_inherit: Vec<Pattern>,
+    pub(crate) env_inherit: Vec<NamePattern>,
     pub(crate) binary_dirs: Vec<PathBuf>,
 }
 

@@ -16,10 +16,12 @@ use super::error::LoadError;
 use super::site::{Site, inside};
 use crate::os::root::Root;
 
-/// What counts in a folder: definitions and wrappers in their order, setup.sh.
+/// What counts in a folder: definitions and wrappers in their order, and more.
 pub(super) const DEFINITIONS: [&str; 2] = ["tool.toml", "tool.json"];
 pub(super) const WRAPPERS: [&str; 3] = ["restricted.py", "restricted.sh", "restricted"];
 pub(super) const SETUP: &str = "setup.sh";
+/// The arguments of a tool, beside its `tool.toml`.
+pub(super) const GRAMMAR: &str = "grammar.toml";
 
 /// The endings of a global wrapper, in the same order.
 pub(super) const ENDINGS: [&str; 3] = [".py", ".sh", ""];
@@ -64,7 +66,7 @@ impl Stamp {
         let failed = |source| LoadError::io("open", path(), site.tools.path(), source);
         let folder = site.tools.directory(name.as_ref()).map_err(failed)?;
         let folder_mark = mark(&fstat(&folder).map_err(failed)?);
-        let files = DEFINITIONS.into_iter().chain(WRAPPERS).chain([SETUP]);
+        let files = DEFINITIONS.into_iter().chain(WRAPPERS).chain([SETUP, GRAMMAR]);
         let own = files
             .filter_map(|file| see(&folder, file.as_ref(), &site.tools, &inside(name, file)))
             .collect();

@@ -4,11 +4,13 @@
 //! a change on disk makes a new one, and calls keep the one they began with.
 //! Must not: read anything.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use tool_policy::{Mode, NamePattern, Policy, Rate};
 
 use crate::os::limit::Limit;
 
@@ -24,20 +26,20 @@ pub(crate) struct Tool {
     /// Whether the definition says so itself: only then does it also hold
     /// while a terminal is attached.
     pub(crate) timeout_set: bool,
-    /// What happens to a call that no rule matches.
-    pub(crate) default: Decision,
-    /// Whether the definition says so itself.
-    pub(crate) default_set: bool,
+    /// What may run.
+    pub(crate) policy: Arc<Policy>,
+    /// Of all files that it was loaded from: hex of SHA-256.
+    pub(crate) hash: String,
     pub(crate) origin: Origin,
     pub(crate) env: EnvRules,
     /// How many calls may run at once.
     pub(crate) concurrent: Option<usize>,
+    /// How often one peer may call it.
+    pub(crate) rate: Option<Rate>,
     /// Resource limits of its processes.
     pub(crate) limits: Vec<Limit>,
     /// Its input and output pass the broker, never by the caller's descriptors.
     pub(crate) stream: bool,
-    /// The module that knows the tool's arguments, where the definition names one.
-    pub(crate) facts: Option<String>,
     /// `setup.sh`, run as `bash FILE`.
     pub(crate) setup: Option<PathBuf>,
     pub(crate) description: Option<String>,
@@ -46,9 +48,32 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
-    /// Nothing restricts it: neither `default` nor a wrapper.
+    /// Nothing restricts it: neither rules, nor `default`, nor a wrapper.
     pub(crate) fn unrestricted(&self) -> bool {
-        !self.default_set && self.wrapper.is_none()
+        self.policy.is_unrestricted() && self.wrapper.is_none()
+    }
+
+    /// What decides about its calls, in words.
+    pub(crate) fn rules_in_words(&self) -> String {
+        if self.unrestricted() {
+            return "unrestricted".to_owned();
+        }
+        let (default, ..) = self.policy.unmatched();
+        let count = self.policy.rules().len();
+        let mut words = match count {
+            0 => default.to_string(),
+            1 => format!("{default}, 1 rule"),
+            count => format!("{default}, {count} rules"),
+        };
+        if self.policy.mode() == Mode::Observe {
+            words.push_str(", only observed");
+        }
+        words
+    }
+
+    /// Where a line of its definition stands.
+    pub(crate) fn at(&self, line: usize) -> Origin {
+        Origin { file: self.origin.file.clone(), line }
     }
 
     /// What is not installed at this moment, as a sentence; asks the disk.
@@ -58,36 +83,6 @@ impl Tool {
             None if super::binary::is_executable(&self.binary) => None,
             None => Some(format!("{} is not installed", self.binary.display())),
         }
-    }
-}
-
-/// What happens to a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Decision {
-    Allow,
-    Ask,
-    Deny,
-}
-
-impl Decision {
-    /// As it is written in a definition.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Decision::Allow => "allow",
-            Decision::Ask => "ask",
-            Decision::Deny => "deny",
-        }
-    }
-
-    /// The only way from text.
-    pub(crate) fn parse(text: &str) -> Option<Decision> {
-        [Decision::Allow, Decision::Ask, Decision::Deny].into_iter().find(|d| d.as_str() == text)
-    }
-}
-
-impl fmt::Display for Decision {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
     }
 }
 
@@ -148,63 +143,16 @@ impl Wrapper {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EnvRules {
     /// From what the caller offers.
-    pub(crate) forward: Vec<Pattern>,
+    pub(crate) forward: Vec<NamePattern>,
     /// From the server's own environment.
-    pub(crate) inherit: Vec<Pattern>,
+    pub(crate) inherit: Vec<NamePattern>,
     /// Names and values that the definition fixes.
     pub(crate) set: Vec<(String, String)>,
-}
-
-/// A variable's name, or a prefix of names written with a final `*`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Pattern {
-    text: String,
-    prefix: bool,
-}
-
-/// What is expected of a pattern, for messages.
-pub(crate) const PATTERN: &str = "a variable's name, a prefix as LC_*, or *";
-
-impl Pattern {
-    /// The only way to make one.
-    pub(crate) fn parse(text: &str) -> Option<Pattern> {
-        let (name, prefix) = text.strip_suffix('*').map_or((text, false), |name| (name, true));
-        let plain = !name.contains(['=', '\0', '*']) && (prefix || !name.is_empty());
-        plain.then(|| Pattern { text: name.to_owned(), prefix })
-    }
-
-    /// Whether a variable's name is meant.
-    pub(crate) fn matches(&self, name: &OsStr) -> bool {
-        let (name, text) = (name.as_bytes(), self.text.as_bytes());
-        if self.prefix { name.starts_with(text) } else { name == text }
-    }
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}{}", self.text, if self.prefix { "*" } else { "" })
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns_match_whole_names_or_prefixes() {
-        let matches = |pattern: &str, name: &str| {
-            Pattern::parse(pattern).map(|pattern| pattern.matches(OsStr::new(name)))
-        };
-        assert_eq!(matches("TERM", "TERM"), Some(true));
-        assert_eq!(matches("TERM", "TERMINFO"), Some(false));
-        assert_eq!(matches("LC_*", "LC_ALL"), Some(true));
-        assert_eq!(matches("LC_*", "LC"), Some(false));
-        assert_eq!(matches("*", "ANY"), Some(true));
-        for bad in ["", "A=B", "A\0", "A*B", "**", "*A"] {
-            assert_eq!(Pattern::parse(bad), None, "{bad:?}");
-        }
-        assert_eq!(Pattern::parse("LC_*").unwrap().to_string(), "LC_*");
-    }
 
     #[test]
     fn a_wrapper_without_its_interpreter_says_what_is_missing() {

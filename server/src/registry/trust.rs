@@ -19,6 +19,9 @@ use crate::os::root::Root;
 /// The most bytes of a definition: far more than anybody writes by hand.
 pub(super) const MAX_DEFINITION: u64 = 65_536;
 
+/// The most bytes of a grammar, which may have been made by a program.
+pub(super) const MAX_GRAMMAR: u64 = 262_144;
+
 /// No path is deeper than this (PATH_MAX of one-letter names).
 const MAX_DEPTH: usize = 2_048;
 
@@ -113,20 +116,20 @@ impl Trust {
         Ok((file, found))
     }
 
-    /// Reads a definition.
-    pub(super) fn read(&self, root: &Root, name: &Path) -> Result<String, LoadError> {
+    /// Reads a definition, or what belongs to one.
+    pub(super) fn read(&self, root: &Root, name: &Path, most: u64) -> Result<String, LoadError> {
         let path = root.path().join(name);
         let (file, found) = self.open(root, name)?;
         let mut bytes = Vec::new();
-        let mut limited = File::from(file).take(MAX_DEFINITION + 1);
+        let mut limited = File::from(file).take(most + 1);
         limited.read_to_end(&mut bytes).map_err(|error| {
             let source = Errno::from_raw(error.raw_os_error().unwrap_or(0));
             LoadError::Io { operation: "read", path: path.clone(), source }
         })?;
         let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        if size > MAX_DEFINITION {
+        if size > most {
             let size = u64::try_from(found.st_size).unwrap_or(size).max(size);
-            return Err(LoadError::TooLarge { path, size, limit: MAX_DEFINITION });
+            return Err(LoadError::TooLarge { path, size, limit: most });
         }
         String::from_utf8(bytes).map_err(|error| {
             let valid = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
@@ -183,7 +186,7 @@ mod tests {
         std::fs::write(&file, "x").unwrap();
         let root = Root::open(base.path()).unwrap();
         let trust = Trust::new(Some(4_242), &[]);
-        let read = || trust.read(&root, Path::new("tool.toml"));
+        let read = || trust.read(&root, Path::new("tool.toml"), MAX_DEFINITION);
         for (mode, fix) in [(0o664, "chmod g-w "), (0o666, "chmod go-w "), (0o646, "chmod go-w ")] {
             set_mode(&file, mode);
             let message = read().unwrap_err().to_string();
@@ -216,7 +219,7 @@ mod tests {
         }
         nix::unistd::mkfifo(&inside.join("fifo"), Mode::S_IRUSR).unwrap();
         let root = Root::open(&inside).unwrap();
-        let read = |name: &str| Trust::new(None, &[]).read(&root, Path::new(name));
+        let read = |name: &str| Trust::new(None, &[]).read(&root, Path::new(name), MAX_DEFINITION);
         assert_eq!(read("in").unwrap(), "fine");
         assert!(matches!(read("out"), Err(LoadError::LeadsOut { .. })));
         assert!(matches!(read("fifo"), Err(LoadError::NotRegular { .. })));

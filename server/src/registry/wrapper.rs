@@ -5,13 +5,14 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use nix::sys::stat::FileStat;
 
 use super::binary;
 use super::error::LoadError;
+use super::fingerprint::Fingerprint;
 use super::site::{Site, inside};
 use super::stamp::{ENDINGS, Stamp, WRAPPERS};
 use super::tool::{Interpreter, Wrapper};
@@ -29,11 +30,17 @@ pub(super) const RANK_NONE: usize = WRAPPERS.len() + ENDINGS.len();
 
 /// Finds a tool's wrapper: the first of the folder's three, then the first of
 /// RESTRICTED_DIR's three.
-pub(super) fn find(site: &Site<'_>, name: &str, stamp: &Stamp) -> Result<Ranked, LoadError> {
+pub(super) fn find(
+    site: &Site<'_>,
+    name: &str,
+    stamp: &Stamp,
+    print: &mut Fingerprint,
+) -> Result<Ranked, LoadError> {
     let own = WRAPPERS.into_iter().enumerate().find(|(_, file)| stamp.has(file));
     if let Some((rank, file)) = own {
         let relative = inside(name, file);
-        return Ok((rank, Some(open(site, &site.tools, &relative, ENDINGS.get(rank))?)));
+        let ending = ENDINGS.get(rank);
+        return Ok((rank, Some(open(site, &site.tools, &relative, ending, print)?)));
     }
     let Some(global) = site.global.as_ref().map_err(Clone::clone)? else {
         return Ok((RANK_NONE, None));
@@ -43,7 +50,7 @@ pub(super) fn find(site: &Site<'_>, name: &str, stamp: &Stamp) -> Result<Ranked,
         if stamp.has_global(&file) {
             site.trust.check(global.root.path(), &global.found)?;
             site.trust.check_place(&global.root)?;
-            let wrapper = open(site, &global.root, Path::new(&file), Some(ending))?;
+            let wrapper = open(site, &global.root, Path::new(&file), Some(ending), print)?;
             return Ok((WRAPPERS.len() + rank, Some(wrapper)));
         }
     }
@@ -55,9 +62,11 @@ fn open(
     root: &Root,
     relative: &Path,
     ending: Option<&&str>,
+    print: &mut Fingerprint,
 ) -> Result<Wrapper, LoadError> {
     let (file, found) = site.trust.open(root, relative)?;
     let path = root.path().join(relative);
+    print.file(&path, file.as_fd())?;
     let interpreter = match ending.copied().unwrap_or_default() {
         ".py" => Some(interpreter(site, "python3")),
         ".sh" => Some(interpreter(site, "bash")),

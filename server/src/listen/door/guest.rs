@@ -18,12 +18,13 @@ use tool_protocol::request::More;
 use tool_protocol::{Code, Incoming, Refusal, Reply, Request, Stdio};
 use tracing::debug;
 
-use crate::broker::{Begun, Broker, Call, Peer, Ticket, Underway};
+use crate::broker::{Begun, Broker, Call, Held, Peer, Ticket, Underway, Unfinished};
 use crate::exec::Io;
 use crate::listen::accept::{Context, identify};
 use crate::listen::arrange::arrange;
 use crate::listen::connection::Come;
 use crate::listen::session;
+use crate::metrics::Connection;
 use crate::os::foreign::{Foreign, close_connection};
 use crate::os::process::Exit;
 
@@ -36,6 +37,8 @@ pub(super) struct Room {
     /// That may watch it.
     pub(super) epoll: Arc<Epoll>,
     pub(super) _room: OwnedSemaphorePermit,
+    /// While it is open.
+    pub(super) _counted: Option<Connection>,
 }
 
 /// A connection at the door.
@@ -47,6 +50,10 @@ pub(super) struct Guest {
     /// What was received and is not for the door.
     come: Come,
     call: Option<Calling>,
+    /// A call that waits for an operator: it is never waited for here.
+    held: Option<(Ticket, Box<Held>)>,
+    /// It was answered `use_stream`: its call is to be repeated.
+    repeated: bool,
 }
 
 /// Its call.
@@ -74,9 +81,19 @@ impl Guest {
         match identify(&socket, &room.context) {
             Ok(peer) => {
                 let (since, come) = (Instant::now(), Come::default());
-                Some(Guest { socket, peer, room, since, come, call: None })
+                Some(Guest {
+                    socket,
+                    peer,
+                    room,
+                    since,
+                    come,
+                    call: None,
+                    held: None,
+                    repeated: false,
+                })
             }
             Err(refusal) => {
+                room.context.broker.metrics.bad_request(refusal.code);
                 refuse(&socket, refusal);
                 close_connection(socket, |_| {});
                 None
@@ -153,6 +170,7 @@ impl Guest {
         let passed = match arrange(&request.fds, descriptors, Vec::new()) {
             Ok((passed, _)) => passed,
             Err(refusal) => {
+                broker.metrics.bad_request(refusal.code);
                 let reply = Reply { id: request.id, ..Reply::refused(refusal) };
                 return self.answer(&reply, once);
             }
@@ -163,6 +181,10 @@ impl Guest {
             Begun::Running(ticket, underway) => {
                 self.call = Some(Calling { ticket, underway, once, _busy: busy });
                 Next::Wait(Box::new(self))
+            }
+            Begun::Held(ticket, held) => {
+                self.held = Some((ticket, held));
+                Next::Session(Box::new(self))
             }
             Begun::Refused(reply) => self.answer(&reply, once),
         }
@@ -178,7 +200,7 @@ impl Guest {
     }
 
     /// The last message of its call.
-    fn answer(self, reply: &Reply, once: bool) -> Next {
+    fn answer(mut self, reply: &Reply, once: bool) -> Next {
         let payload = reply.to_payload();
         let Some(prefix) = frame::prefix(payload.len()) else { return self.leave() };
         let message = [prefix.as_slice(), &payload].concat();
@@ -188,7 +210,8 @@ impl Guest {
             return self.leave();
         }
         // One that is to be repeated is not the last.
-        if once && reply.code != Some(Code::UseStream) {
+        self.repeated = reply.code == Some(Code::UseStream);
+        if once && !self.repeated {
             return self.leave();
         }
         Next::Session(Box::new(self))
@@ -204,16 +227,19 @@ impl Guest {
 
     /// Makes it a session.
     pub(super) fn hand_over(self, runtime: &Handle, broker: &Broker, stopped: Option<i32>) {
-        let Guest { socket, peer, room, come, mut call, .. } = self;
+        let Guest { socket, peer, room, come, mut call, held, repeated, .. } = self;
         if let Some(call) = &mut call {
             broker.let_go(&mut call.underway, stopped);
         }
         runtime.spawn(async move {
-            let Room { context, _room, .. } = room;
+            let Room { context, _room, _counted, .. } = room;
             let busy = call.as_ref().map(|_| context.busy.token());
-            let begun = call.map(|call| (call.ticket, call.underway));
+            let running = call.map(|call| (call.ticket, Unfinished::Running(call.underway)));
+            let begun = running.or(held.map(|(ticket, held)| (ticket, Unfinished::Held(held))));
             match tokio::net::UnixStream::from_std(socket) {
-                Ok(socket) => session::serve(socket, context, peer, come, begun, busy).await,
+                Ok(socket) => {
+                    session::serve(socket, context, peer, come, begun, repeated, busy).await;
+                }
                 Err(error) => debug!(%error, "cannot serve a connection"),
             }
         });

@@ -85,7 +85,9 @@ impl Listeners {
         match accept(listener.socket.as_fd()) {
             Ok(socket) => {
                 self.seek_room(epoll, index);
-                Some((socket, Room { context, epoll: Arc::clone(epoll), _room: room }))
+                let counted = (!context.rules.control).then(|| context.broker.metrics.connected());
+                let epoll = Arc::clone(epoll);
+                Some((socket, Room { context, epoll, _room: room, _counted: counted }))
             }
             Err(error) => {
                 if error.kind() == ErrorKind::WouldBlock {

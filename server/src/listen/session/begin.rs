@@ -10,7 +10,7 @@ use tool_protocol::{Code, Refusal, Request, Stdio, Terminal};
 
 use super::Session;
 use super::input::Input;
-use crate::broker::{Call, Ticket, Underway};
+use crate::broker::{Call, Ticket, Unfinished};
 use crate::exec::{Hear, Io};
 use crate::listen::arrange::arrange;
 use crate::os::foreign::Foreign;
@@ -34,7 +34,15 @@ impl Session {
         descriptors: Vec<Foreign>,
     ) -> Result<(), Refusal> {
         request.check()?;
-        let tool = self.context.rules.tool(request.tool.as_ref())?;
+        let tool = match self.context.rules.tool(request.tool.as_ref()) {
+            Ok(tool) => tool,
+            Err(refusal) => {
+                if refusal.code == Code::UnknownTool {
+                    self.context.broker.record_stranger(self.peer, &request, refusal.code);
+                }
+                return Err(refusal);
+            }
+        };
         if request.stdio != Stdio::Buffered && !self.calls.is_empty() {
             let message = "other calls are under way on this connection: open another one";
             return Err(Refusal::new(Code::BadRequest, message));
@@ -76,6 +84,9 @@ impl Session {
         };
         self.exclusive = request.stdio != Stdio::Buffered;
         let (sender, orders) = mpsc::channel(ORDER_QUEUE);
+        for order in self.repeated.begin() {
+            sender.try_send(order).ok();
+        }
         self.orders.push((request.id.clone(), sender));
         let stop = self.context.broker.stop.clone();
         let hear = Hear::new(orders, events, self.gone.clone(), stop);
@@ -86,16 +97,17 @@ impl Session {
     }
 
     /// Goes on with a call that has begun: its descriptors were passed.
-    pub(super) fn adopt(&mut self, ticket: Ticket, underway: Underway) {
+    pub(super) fn adopt(&mut self, ticket: Ticket, call: Unfinished) {
         let (to_session, from_call) = mpsc::channel(EVENT_QUEUE);
         let (sender, orders) = mpsc::channel(ORDER_QUEUE);
         self.events = Some(from_call);
         self.orders.push((None, sender));
         (self.exclusive, self.spoken) = (true, true);
+        self.reader.rest();
         let stop = self.context.broker.stop.clone();
         let hear = Hear::new(orders, Some(to_session), self.gone.clone(), stop);
         let broker = Arc::clone(&self.context.broker);
-        self.calls.spawn(async move { broker.attend(ticket, underway, hear).await });
+        self.calls.spawn(async move { broker.attend(ticket, call, hear).await });
     }
 }
 

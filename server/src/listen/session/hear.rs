@@ -12,8 +12,11 @@ use tool_protocol::{Code, Control, Incoming, Refusal, Request};
 use super::{Partial, Session};
 use crate::exec::Order;
 use crate::listen::connection::Read;
-use crate::listen::operation;
+use crate::listen::operation::{self, Answer};
 use crate::os::foreign::Foreign;
+
+/// Bytes of an operation's text in one message.
+const PIECE: usize = 32 * 1024;
 
 impl Session {
     /// One message, or the end of what the peer sends.
@@ -21,6 +24,9 @@ impl Session {
         let payload = match read {
             Read::Payload(payload) => {
                 self.spoken = true;
+                if let Some(refusal) = self.unfit.take() {
+                    return self.give_up(refusal);
+                }
                 payload
             }
             Read::End => {
@@ -88,8 +94,8 @@ impl Session {
                 Ok(())
             }
             Incoming::Op(op, id) => {
-                match operation::answer(&self.context, &op, id.as_ref()).await {
-                    Ok(payload) => self.writer.queue(payload),
+                match operation::answer(&self.context, self.peer, &op, object, id.as_ref()).await {
+                    Ok(answer) => self.queue_answer(answer),
                     Err(refusal) => self.refuse(refusal, id),
                 }
             }
@@ -98,6 +104,17 @@ impl Session {
                 Err(refusal) => self.refuse(refusal, request.id),
             },
         }
+    }
+
+    /// The answer to an operation: its text, with an end, before its message.
+    fn queue_answer(&mut self, answer: Answer) -> io::Result<()> {
+        if let Some(text) = answer.text {
+            for piece in text.as_bytes().chunks(PIECE) {
+                self.writer.queue_chunk(Kind::Stdout, piece);
+            }
+            self.writer.queue_chunk(Kind::Stdout, &[]);
+        }
+        self.writer.queue(answer.last)
     }
 
     /// A request, or the beginning of one.
@@ -140,6 +157,7 @@ impl Session {
                 return;
             }
         };
+        self.repeated.note(order);
         for (name, orders) in &self.orders {
             if *name == id || self.exclusive {
                 orders.try_send(order).ok();

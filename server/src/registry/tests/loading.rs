@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::{Site, set_mode};
 use crate::registry::snapshot::Problem;
 use crate::registry::tool::EnvRules;
-use crate::registry::{Decision, Pattern, ToolName, check};
+use crate::registry::{ToolName, check};
+use tool_policy::{Decision, NamePattern};
 
 #[test]
 fn a_folder_of_the_original_loads_unchanged() {
@@ -18,7 +19,7 @@ fn a_folder_of_the_original_loads_unchanged() {
     let tool = site.tool("npm");
     assert_eq!(tool.binary, Path::new("/x/npm"));
     assert_eq!((tool.timeout, tool.timeout_set), (Duration::from_secs(600), true));
-    assert_eq!((tool.default, tool.default_set), (Decision::Allow, false));
+    assert_eq!(tool.policy.unmatched(), (Decision::Allow, 1, false));
     assert_eq!(tool.origin.to_string(), format!("{}:1", definition.display()));
     assert_eq!(tool.setup, Some(site.at("tools.d/npm/setup.sh")));
     assert!(!tool.unrestricted(), "a wrapper restricts it");
@@ -47,8 +48,8 @@ fn without_a_definition_the_binary_makes_the_tool() {
 #[test]
 fn the_environment_is_what_the_definition_says() {
     let site = Site::new();
-    let patterns = |names: &[&str]| -> Vec<Pattern> {
-        names.iter().map(|name| Pattern::parse(name).unwrap()).collect()
+    let patterns = |names: &[&str]| -> Vec<NamePattern> {
+        names.iter().map(|name| NamePattern::parse(name).unwrap()).collect()
     };
     let env = |text: &str| {
         site.write("tools.d/git/tool.toml", text);
@@ -65,13 +66,41 @@ fn the_environment_is_what_the_definition_says() {
 }
 
 #[test]
+fn a_tools_hash_is_of_every_file_that_counts_and_of_nothing_else() {
+    let site = Site::new();
+    let mut seen = Vec::new();
+    for (file, text) in [
+        ("tools.d/git/tool.toml", "default = \"deny\"\n[grammar]\n"),
+        ("tools.d/git/tool.toml", "default = \"deny\"\n"),
+        ("tools.d/git/grammar.toml", "options = [\"-a\"]\n"),
+        ("tools.d/git/grammar.toml", "options = [\"-b\"]\n"),
+        ("tools.d/git/setup.sh", "one"),
+        ("tools.d/git/setup.sh", "two"),
+        ("restricted/git.sh", "one"),
+        ("tools.d/git/restricted.sh", "one"),
+        ("tools.d/git/restricted.sh", "two"),
+    ] {
+        site.write(file, text);
+        let hash = site.tool("git").hash;
+        assert!(hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{hash}");
+        assert!(!seen.contains(&hash), "{file} does not count");
+        seen.push(hash);
+    }
+    site.write("tools.d/git/README", "x");
+    assert_eq!(site.tool("git").hash, seen[8]);
+    let other = Site::new();
+    other.write("tools.d/git/tool.toml", "default = \"deny\"\n");
+    assert_eq!(other.tool("git").hash, seen[1], "wherever it lies");
+}
+
+#[test]
 fn tool_toml_beats_tool_json_with_a_warning() {
     let site = Site::new();
     site.write("tools.d/git/tool.toml", "binary = \"/x/toml\"\n\ndefault = \"deny\"");
     site.write("tools.d/git/tool.json", r#"{"binary": "/x/json"}"#);
     let tool = site.tool("git");
     assert_eq!(tool.binary, Path::new("/x/toml"));
-    assert_eq!(tool.default, Decision::Deny);
+    assert_eq!(tool.policy.unmatched(), (Decision::Deny, 3, true));
     let origin = format!("{}:3", site.at("tools.d/git/tool.toml").display());
     assert_eq!(tool.origin.to_string(), origin);
     assert_eq!(tool.warnings, ["tool.json is not read: tool.toml beside it is"]);
@@ -247,9 +276,9 @@ fn require_rules_refuses_what_nothing_restricts() {
     let mut site = Site::new();
     site.options.require_rules = true;
     site.write("tools.d/git/tool.toml", "timeout = 5\n");
-    assert!(site.problem().contains("the server has require_rules: say default = "));
+    assert!(site.problem().contains("the server has require_rules: add rules to tool.toml"));
     site.write("tools.d/git/tool.toml", "default = \"allow\"\n");
-    assert!(site.tool("git").default_set);
+    assert!(site.tool("git").policy.unmatched().2);
     site.write("tools.d/git/tool.toml", "# by name");
     site.write("tools.d/git/restricted.sh", "");
     assert!(site.tool("git").wrapper.is_some());
@@ -323,7 +352,7 @@ fn the_shipped_definitions_load() {
     assert_eq!(snapshot.problems, []);
     for name in names {
         let tool = &snapshot.tools[&name];
-        assert!(tool.default_set && tool.concurrent.is_some(), "{name}");
+        assert!(tool.policy.unmatched().2 && tool.concurrent.is_some(), "{name}");
         assert_eq!(tool.warnings, Vec::<String>::new(), "{name}");
     }
 }

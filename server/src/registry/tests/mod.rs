@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::state::SETTLE;
-use super::{Change, Pattern, Registry, RegistryOptions, Tool};
+use super::{Change, Registry, RegistryOptions, Tool};
+use tool_policy::NamePattern;
 
 /// A tools.d, a RESTRICTED_DIR and programs, in a directory of their own.
 struct Site {
@@ -34,8 +35,9 @@ impl Site {
             workspace: vec![at("workspace"), at("no-workspace")],
             default_timeout: Duration::from_secs(300),
             require_rules: false,
+            observe: false,
             env_path: at("bin").display().to_string(),
-            env_inherit: vec![Pattern::parse("PROXY_*").unwrap()],
+            env_inherit: vec![NamePattern::parse("PROXY_*").unwrap()],
             binary_dirs: vec![at("no-bin"), at("bin")],
         };
         let site = Site { base, options };

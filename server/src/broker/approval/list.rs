@@ -1,0 +1,78 @@
+//! What an operator sees of all that waits and stands.
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::question::{Shown, show};
+use super::{Approvals, LATE};
+
+/// A question in the list of those that wait.
+#[derive(Debug, Serialize)]
+pub(crate) struct Asked {
+    id: String,
+    since_seconds: u64,
+    /// Whether the caller still waits.
+    waits: bool,
+    /// Until it is refused, or forgotten.
+    left_seconds: u64,
+    #[serde(flatten)]
+    shown: Shown,
+}
+
+/// A standing approval in the list.
+#[derive(Debug, Serialize)]
+pub(crate) struct Standing {
+    id: String,
+    tool: String,
+    rule: String,
+    repository: String,
+    by_uid: u32,
+    left_seconds: u64,
+}
+
+/// What an operator sees.
+#[derive(Debug, Serialize)]
+pub(crate) struct Listing {
+    /// Changes with everything that changes here.
+    generation: u64,
+    waiting: Vec<Asked>,
+    standing: Vec<Standing>,
+}
+
+impl Approvals {
+    /// What waits and what stands.
+    pub(crate) fn list(&self) -> Listing {
+        let now = Instant::now();
+        let mut state = self.lock();
+        state.forget(now);
+        let waiting = state.asks.iter().map(|(id, ask)| {
+            let ends = ask.left.map_or(ask.since + self.settings.timeout, |left| left + LATE);
+            Asked {
+                id: id.clone(),
+                since_seconds: now.saturating_duration_since(ask.since).as_secs(),
+                waits: ask.caller.is_some(),
+                left_seconds: ends.saturating_duration_since(now).as_secs(),
+                shown: ask.question.shown.clone(),
+            }
+        });
+        let mut waiting: Vec<Asked> = waiting.collect();
+        waiting.sort_by_key(|asked| std::cmp::Reverse(asked.since_seconds));
+        let standing = state.grants.iter().map(|grant| Standing {
+            id: grant.id.clone(),
+            tool: grant.site.tool.clone(),
+            rule: grant.site.rule.clone(),
+            repository: show(&grant.site.repository),
+            by_uid: grant.by,
+            left_seconds: grant.until.saturating_duration_since(now).as_secs(),
+        });
+        let standing = standing.collect();
+        Listing { generation: *self.changed.borrow(), waiting, standing }
+    }
+
+    /// How many wait, and how many stand.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let mut state = self.lock();
+        state.forget(Instant::now());
+        (state.asks.values().filter(|ask| ask.caller.is_some()).count(), state.grants.len())
+    }
+}

@@ -1,0 +1,267 @@
+//! What an operator is asked: the plan, as it would run.
+//!
+//! Owns: the words that are shown, and the digest by which a plan is known again.
+//! Whatever comes from the caller is escaped and bounded, and what is left out is
+//! said: nothing that a caller writes can look like the broker's own words.
+
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use nix::sys::stat::fstat;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::broker::Peer;
+use crate::exec::Plan;
+use crate::registry::Tool;
+use tool_policy::{RuleId, Verdict};
+
+/// Bytes of one word that are shown.
+const WORD: usize = 512;
+/// Bytes of all words that are shown.
+const WORDS: usize = 4096;
+
+/// By which a plan is known again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Digest(pub(super) [u8; 32]);
+
+/// Who asks for what, and by which rule.
+#[derive(Debug)]
+pub(crate) struct Question {
+    /// Who calls.
+    pub(super) peer: Peer,
+    /// Of everything that runs.
+    pub(super) digest: Digest,
+    /// Where a standing approval would hold.
+    pub(super) site: Site,
+    /// Why an approval cannot stand there.
+    pub(super) alone: Option<&'static str>,
+    /// In words.
+    pub(super) shown: Shown,
+}
+
+/// What a standing approval is for: one rule, in one repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Site {
+    /// The tool's name.
+    pub(super) tool: String,
+    /// The rule's id.
+    pub(super) rule: String,
+    /// The definition's digest: one that was changed is asked about again.
+    pub(super) definition: String,
+    /// The directory that holds the repository, or the call's own.
+    pub(super) repository: Vec<u8>,
+}
+
+/// The words of a question. Every string is printable ASCII.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Shown {
+    pub(super) tool: String,
+    pub(super) rule: String,
+    /// `FILE:LINE` of the rule.
+    pub(super) at: String,
+    pub(super) reason: String,
+    /// What the caller could do instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) instead: Option<String>,
+    pub(super) peer: String,
+    pub(super) program: String,
+    /// The resolved directory.
+    pub(super) directory: String,
+    pub(super) repository: String,
+    /// argv as it would run, the name first.
+    pub(super) argv: Vec<String>,
+    /// Bytes of arguments that are not shown.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) argv_omitted_bytes: usize,
+    /// What the tool's module makes of the arguments.
+    pub(super) facts: Vec<String>,
+    /// Bytes of facts that are not shown.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) facts_omitted_bytes: usize,
+    /// Other rules that ask about this call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) also: Vec<String>,
+    /// The names of the tool's variables.
+    pub(super) environment: Vec<String>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's shape")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// Why there is a question.
+#[derive(Debug)]
+pub(crate) struct Because {
+    /// The tool's name.
+    pub(crate) tool: String,
+    /// The rule's id.
+    pub(crate) rule: String,
+    /// `FILE:LINE` of the rule.
+    pub(crate) at: String,
+    /// In the rule's words.
+    pub(crate) reason: String,
+    /// What to do instead, in the rule's words.
+    pub(crate) instead: Option<String>,
+    /// The definition's digest.
+    pub(crate) definition: String,
+    /// `name=value`, as the caller's bytes have them.
+    pub(crate) facts: Vec<Vec<u8>>,
+    /// Other rules that ask about this call.
+    pub(crate) also: Vec<String>,
+    /// Why an approval of it cannot stand.
+    pub(crate) alone: Option<&'static str>,
+}
+
+impl Because {
+    /// By this tool's rules.
+    pub(in crate::broker) fn of(tool: &Tool, verdict: &Verdict) -> Because {
+        let facts = verdict
+            .facts
+            .iter()
+            .map(|(name, value)| [name.as_bytes(), b"=", &value.to_bytes()].concat());
+        Because {
+            tool: tool.name.clone(),
+            rule: verdict.rule.as_str().to_owned(),
+            at: tool.at(verdict.line).to_string(),
+            reason: verdict.reason.as_deref().unwrap_or_default().to_owned(),
+            instead: verdict.instead.as_deref().map(str::to_owned),
+            definition: tool.hash.clone(),
+            facts: facts.collect(),
+            also: verdict.also.iter().map(ToString::to_string).collect(),
+            alone: alone(verdict),
+        }
+    }
+}
+
+/// Why an approval of this call cannot stand for others.
+fn alone(verdict: &Verdict) -> Option<&'static str> {
+    if !matches!(verdict.rule, RuleId::Rule(_)) {
+        return Some("no rule asked, so it would stand for every call that no rule is about");
+    }
+    // A fact that a module does not have is not known, and says nothing.
+    let mut facts = verdict.facts.iter();
+    let elsewhere = facts.any(|(name, value)| name == "directories" && !value.is_nothing());
+    elsewhere.then_some("the call works in another directory than its own")
+}
+
+impl Question {
+    /// The question of whether this plan may run.
+    pub(crate) fn new(plan: &Plan, peer: Peer, caller: &str, because: Because) -> Question {
+        let directory = &plan.place;
+        let repository = repository(directory);
+        let words = plan.arguments.iter().map(|word| word.as_bytes());
+        let (argv, argv_omitted_bytes) = bounded(words);
+        let (facts, facts_omitted_bytes) = bounded(because.facts.iter().map(Vec::as_slice));
+        let name = |line: &[u8]| show(line.split(|byte| *byte == b'=').next().unwrap_or_default());
+        let shown = Shown {
+            tool: show(because.tool.as_bytes()),
+            rule: show(because.rule.as_bytes()),
+            at: show(because.at.as_bytes()),
+            reason: prose(&because.reason),
+            instead: because.instead.as_deref().map(prose),
+            peer: show(caller.as_bytes()),
+            program: show(plan.program.as_bytes()),
+            directory: show(directory),
+            repository: show(&repository),
+            argv,
+            argv_omitted_bytes,
+            facts,
+            facts_omitted_bytes,
+            also: because.also.iter().map(|rule| show(rule.as_bytes())).collect(),
+            environment: plan.environment.iter().map(|line| name(line.as_bytes())).collect(),
+        };
+        let site = Site {
+            tool: because.tool,
+            rule: because.rule,
+            definition: because.definition,
+            repository,
+        };
+        Question { peer, digest: digest(plan, directory, &site), site, alone: because.alone, shown }
+    }
+
+    /// One line for the caller and the log. Whoever reads it may be a program that
+    /// does what it is told: it says that nothing has run, and no command.
+    pub(super) fn line(&self, id: &str, patience: Duration) -> String {
+        let Shown { rule, at, reason, .. } = &self.shown;
+        let seconds = patience.as_secs_f64();
+        format!(
+            "held, nothing has run: {reason} [rule {rule}, {at}]; request {id} waits up to {seconds} s for a person's approval"
+        )
+    }
+
+    /// What the other rules that ask would stand for.
+    pub(super) fn others(&self) -> Vec<Site> {
+        let others = self.shown.also.iter();
+        others.map(|rule| Site { rule: rule.clone(), ..self.site.clone() }).collect()
+    }
+
+    /// What the caller could do instead.
+    pub(in crate::broker) fn instead(&self) -> Option<String> {
+        self.shown.instead.clone()
+    }
+}
+
+/// Printable ASCII, whatever the bytes are.
+pub(crate) fn show(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string()
+}
+
+/// The same for a definition's own sentence: its quotes are no caller's.
+fn prose(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_graphic() || c == ' ';
+    let each = |c: char| if plain(c) { c.to_string() } else { c.escape_default().to_string() };
+    text.chars().map(each).collect()
+}
+
+/// As many words as are shown, and the bytes of what is left out.
+fn bounded<'a>(words: impl Iterator<Item = &'a [u8]>) -> (Vec<String>, usize) {
+    let (mut shown, mut left, mut omitted) = (Vec::new(), WORDS, 0);
+    for word in words {
+        let room = left.min(WORD);
+        let seen = word.get(..room).unwrap_or(word);
+        omitted += word.len() - seen.len();
+        left -= seen.len();
+        if room > 0 {
+            shown.push(show(seen));
+        }
+    }
+    (shown, omitted)
+}
+
+/// All that makes the call what it is; not its number and its descriptors.
+fn digest(plan: &Plan, directory: &[u8], site: &Site) -> Digest {
+    let mut hash = Sha256::new();
+    // Each piece with its length: no two lists of pieces are one string.
+    let mut add = |piece: &[u8]| {
+        hash.update(u64::try_from(piece.len()).unwrap_or(u64::MAX).to_le_bytes());
+        hash.update(piece);
+    };
+    add(site.tool.as_bytes());
+    add(site.rule.as_bytes());
+    add(site.definition.as_bytes());
+    add(directory);
+    // A directory of the same name that was put in its place is another one.
+    let place = fstat(plan.directory.as_fd()).map(|stat| (stat.st_dev, stat.st_ino));
+    add(format!("{place:?} {:o} {:?} {:?}", plan.umask, plan.timeout, plan.limits).as_bytes());
+    // Nor is the same call on another branch.
+    add(format!("{:?}", plan.observed).as_bytes());
+    add(plan.program.as_bytes());
+    for list in [&plan.arguments, &plan.environment] {
+        add(&list.len().to_le_bytes());
+        for word in list {
+            add(word.as_bytes());
+        }
+    }
+    Digest(hash.finalize().into())
+}
+
+/// The nearest directory upwards that has a `.git`, or the directory itself.
+fn repository(directory: &[u8]) -> Vec<u8> {
+    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(directory));
+    let has = |path: &std::path::Path| std::fs::symlink_metadata(path.join(".git")).is_ok();
+    let found = path.ancestors().find(|path| has(path)).unwrap_or(path);
+    found.as_os_str().as_bytes().to_vec()
+}
