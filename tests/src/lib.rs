@@ -22,6 +22,8 @@
 //! | [`twin`] | the same command natively and through the client, byte for byte |
 //! | [`twins`] | tables of such commands, and what differs as text |
 //! | [`wire`] | [`Wire`]: a raw connection, frames and descriptors |
+//! | [`rules`] | the shipped rules on tables of command lines |
+//! | [`exposition`] | the figures of a server, read strictly |
 //! | [`process`] | /proc: who is alive, whose child, how many descriptors |
 //! | [`terminal`] | a command on a pseudo-terminal |
 //! | [`sys`] | the only unsafe code |
@@ -31,9 +33,11 @@
 //! name. A test that cannot run here calls [`skipped`] and returns.
 
 pub mod binaries;
+pub mod exposition;
 pub mod lingering;
 pub mod outcome;
 pub mod process;
+pub mod rules;
 pub mod server;
 pub mod setup;
 pub mod sys;
@@ -42,6 +46,7 @@ pub mod twin;
 pub mod twins;
 pub mod wire;
 
+pub use exposition::Exposition;
 pub use outcome::{Outcome, Running, run, spawn};
 pub use process::{alive, eventually, eventually_some};
 pub use server::{Server, still_works};

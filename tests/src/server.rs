@@ -126,10 +126,13 @@ impl Server {
         self.ended.expect("ended")
     }
 
-    /// Ends it (with a signal), keeps its directory, and gives that back.
+    /// Ends it (with a signal, unless it has ended), keeps its directory, and gives
+    /// that back.
     #[track_caller]
     pub fn stop(mut self, signal: Signal) -> Setup {
-        self.signal(signal);
+        if self.is_running() {
+            self.signal(signal);
+        }
         self.wait();
         self.setup.take().expect("the setup")
     }

@@ -1,8 +1,9 @@
-//! The only unsafe code of the tests: what runs between fork and exec.
+//! The only unsafe code of the tests: what runs between fork and exec, and what
+//! nix has no name for.
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -131,4 +132,17 @@ pub fn set_window(fd: RawFd, rows: u16, columns: u16) -> io::Result<()> {
 pub fn own(fd: RawFd) -> OwnedFd {
     // SAFETY: it came by recvmsg, and nobody else knows its number.
     unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Takes a lease on a file: whoever opens it waits until this one is closed, or
+/// for `/proc/sys/fs/lease-break-time`. The file must be open nowhere else.
+pub fn lease(file: &std::fs::File) -> io::Result<()> {
+    /// The same on every machine that the tests run on; libc does not have it.
+    const F_SETSIG: libc::c_int = 10;
+    // SAFETY: takes numbers. SIGURG tells of whoever waits, and does nothing.
+    let done = unsafe {
+        libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG);
+        libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

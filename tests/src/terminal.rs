@@ -16,6 +16,8 @@ use nix::sys::termios::{self, Termios};
 /// one. Killed and reaped when dropped.
 pub struct OnTerminal {
     pub child: Child,
+    /// Its modes before anything ran.
+    pub begun: Termios,
     /// `None` once the terminal was hung up.
     master: Option<File>,
     reader: Option<JoinHandle<()>>,
@@ -37,6 +39,7 @@ impl OnTerminal {
     pub fn start_with(mut command: Command, set: impl FnOnce(&mut Command)) -> OnTerminal {
         let (master, slave) = pair();
         crate::sys::set_window(master.as_raw_fd(), 24, 100).expect("TIOCSWINSZ");
+        let begun = termios::tcgetattr(&slave).expect("modes");
         crate::sys::die_with_parent(&mut command);
         command.stdin(Stdio::from(slave.try_clone().expect("dup")));
         command.stdout(Stdio::from(slave.try_clone().expect("dup")));
@@ -50,7 +53,7 @@ impl OnTerminal {
         let from = master.try_clone().expect("dup");
         let (into, end) = (Arc::clone(&seen), Arc::clone(&closing));
         let reader = Some(thread::spawn(move || read(from, &into, &end)));
-        OnTerminal { child, master: Some(master), reader, closing, seen, passed: 0 }
+        OnTerminal { child, begun, master: Some(master), reader, closing, seen, passed: 0 }
     }
 
     /// What a person would type.

@@ -13,7 +13,7 @@ const FLOORS: [&[&str]; 6] = [
     &["listen"],
     &["broker"],
     &["exec", "gate", "audit", "metrics", "links", "log"],
-    &["registry", "policy", "config"],
+    &["registry", "config"],
     &["os"],
 ];
 

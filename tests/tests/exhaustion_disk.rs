@@ -65,7 +65,11 @@ fn state_unavailable(reply: &Value) {
 #[test]
 fn a_tool_whose_home_cannot_be_made_is_refused_until_there_is_room() {
     let test = "a_tool_whose_home_cannot_be_made_is_refused_until_there_is_room";
-    let tools = |s: &mut Setup| s.tools(&[("id", "/usr/bin/id"), ("echo", "/bin/echo")]);
+    let tools = |s: &mut Setup| {
+        s.tools(&[("id", "/usr/bin/id"), ("echo", "/bin/echo")]);
+        // Else this disk refuses every call: tests/audit_full.rs.
+        s.env("TOOL_AUDIT_ON_FAILURE", "continue");
+    };
     let Some((server, disk)) = server_on(test, "state", tools) else { return };
     let before = server.settled();
     disk.fill();
@@ -137,6 +141,7 @@ fn a_server_on_a_full_state_directory_starts_or_says_why_not() {
     // It has taken its setup with it: another one, on the same disk's terms.
     drop(disk);
     setup = Setup::new();
+    setup.env("TOOL_AUDIT_ON_FAILURE", "continue");
     let disk = Small::mount(&setup.path("state")).expect("it could be mounted before");
     let server = Server::start_in(setup);
     still_works(&server);

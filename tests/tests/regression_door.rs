@@ -2,12 +2,16 @@
 //! did.
 
 use std::fs::File;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::AsFd;
 
 use nix::sys::resource::Resource;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
+use tool_broker_tests::process::process;
 use tool_broker_tests::wire::Wire;
-use tool_broker_tests::{Server, still_works};
+use tool_broker_tests::{Server, eventually, still_works};
 
 /// The last message. The terminal's other end is kept until then: without it the
 /// tool is hung up.
@@ -48,6 +52,68 @@ fn no_passed_descriptor_takes_the_place_of_the_program() {
         assert!(!server.ws().join("taken").exists(), "descriptor {number} was executed");
     }
     still_works(&server);
+}
+
+/// `started` came before the leader had let the tool go on: a ^Z typed then was
+/// taken back by the CONT behind it.
+#[test]
+fn a_tool_that_is_let_go_on_does_so_before_started_is_said() {
+    let server = Server::start(|_| ());
+    let mut wire = server.connect();
+    wire.send_json(&json!({
+        "tool":"sh","args":["-c","exec cat"],"cwd":server.ws(),"stdio":"fds","fds":[],
+        "tty":{"fds":[0,1,2]},
+    }));
+    let (message, mut masters) = wire.recv_with_fds();
+    assert!(message.ends_with(b"{\"pty\":true}"), "{}", message.escape_ascii());
+    let mut master = File::from(masters.remove(0));
+    let leader = Pid::from_raw(server.children()[0].pid);
+    master.write_all(b"\x1a").expect("^Z");
+    assert_eq!(wire.recv_json(), json!({"stopped":"TSTP"}));
+    for _ in 0..20 {
+        // It is as slow as can be.
+        kill(leader, Signal::SIGSTOP).expect("kill");
+        eventually("it stops", || process(leader.as_raw()).is_some_and(|it| it.state == 'T'));
+        wire.send_json(&json!({"signal":"CONT"}));
+        wire.send_json(&json!({"query":"started"}));
+        // Meanwhile the server has done all that it does without the leader.
+        still_works(&server);
+        wire.stream.set_nonblocking(true).expect("not blocking");
+        let said = wire.stream.read(&mut [0; 64]).map_err(|error| error.kind());
+        assert_eq!(said, Err(ErrorKind::WouldBlock), "it was said before");
+        wire.stream.set_nonblocking(false).expect("blocking");
+        kill(leader, Signal::SIGCONT).expect("kill");
+        assert_eq!(wire.recv_json(), json!({"started":true}));
+        master.write_all(b"\x1a").expect("^Z");
+        assert_eq!(wire.recv_json(), json!({"stopped":"TSTP"}));
+    }
+    wire.send_json(&json!({"signal":"CONT"}));
+    wire.send_json(&json!({"signal":"TERM"}));
+    assert_eq!(last(&mut wire)["signal"], json!("TERM"));
+}
+
+/// That the leader was stopped was told as a stop of the tool when that had ended:
+/// its client stopped for ever.
+#[test]
+fn a_leader_that_was_stopped_is_not_the_tool() {
+    let server = Server::start(|_| ());
+    for _ in 0..20 {
+        let mut wire = server.connect();
+        wire.send_json(&json!({
+            "tool":"sh","args":["-c","read x; exit 3"],"cwd":server.ws(),"stdio":"fds","fds":[],
+            "tty":{"fds":[0,1,2]},
+        }));
+        let (_, mut masters) = wire.recv_with_fds();
+        let mut master = File::from(masters.remove(0));
+        let leader = Pid::from_raw(server.children()[0].pid);
+        kill(leader, Signal::SIGSTOP).expect("kill");
+        eventually("it stops", || process(leader.as_raw()).is_some_and(|it| it.state == 'T'));
+        still_works(&server);
+        kill(leader, Signal::SIGCONT).expect("kill");
+        master.write_all(b"\n").expect("a line");
+        let said = wire.recv_json();
+        assert_eq!(said["exit_code"], json!(3), "{said}");
+    }
 }
 
 /// Numbers just below the limit on descriptors were refused, as if the server had

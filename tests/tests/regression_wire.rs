@@ -232,3 +232,40 @@ fn what_is_not_understood_during_a_call_ends_it_and_is_its_one_last_message() {
     server.nothing_left(before);
     still_works(&server);
 }
+
+/// A signal that came after `use_stream` and before the repetition was lost, and
+/// the tool went on for ever.
+#[test]
+fn a_signal_between_use_stream_and_the_repetition_is_the_repetitions() {
+    let server = Server::start(|s| s.tool("piped", "binary = \"/bin/sh\"\nstdio = \"stream\"\n"));
+    // With and without a session for the first request, and a stray one of an
+    // earlier call, which means nothing to the next.
+    for (first, stray) in [(json!([]), false), (json!([]), true), (json!({"fds":[9]}), false)] {
+        let mut wire = server.connect();
+        if stray {
+            let call = json!({"tool":"sh","args":["-c","exit 0"],"cwd":server.ws(),"stdio":"fds"});
+            wire.send_json(&call);
+            assert_eq!(wire.recv_json()["exit_code"], json!(0));
+            wire.send_json(&json!({"signal":"TERM"}));
+        }
+        let mut request = json!({
+            "tool":"piped","args":["-c","exec sleep 60"],"cwd":server.ws(),"stdio":"fds","fds":[],
+            "tty":first,
+        });
+        wire.send_json(&request);
+        assert_eq!(wire.recv_json()["code"], json!("use_stream"), "{request}");
+        if !stray {
+            wire.send_json(&json!({"signal":"TERM"}));
+        }
+        request["stdio"] = json!("stream");
+        request.as_object_mut().expect("an object").remove("fds");
+        if stray {
+            request["args"] = json!(["-c", "exit 7"]);
+        }
+        wire.send_json(&request);
+        let last = wire.recv_stream().last;
+        let wanted = if stray { json!(7) } else { json!(143) };
+        assert_eq!(last["exit_code"], wanted, "{last}");
+    }
+    still_works(&server);
+}

@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::Termios;
 use nix::unistd::Pid;
 use tool_broker_tests::terminal::OnTerminal;
-use tool_broker_tests::{PATIENCE, Server, Setup, eventually, process};
+use tool_broker_tests::{PATIENCE, Server, Setup, eventually, process, run};
 
 /// By passed descriptors and a relay in the client, and by the server's pipes.
 const WAYS: [&str; 2] = ["", "stdio = \"stream\"\n"];
@@ -30,7 +30,7 @@ fn start(setup: &Setup, script: &str) -> (OnTerminal, Termios) {
     command.env_clear().env("PATH", "/usr/bin:/bin").env("TOOL_SOCKET", setup.socket());
     command.current_dir(setup.ws());
     let mut screen = OnTerminal::start(command);
-    let before = screen.modes().expect("modes");
+    let before = screen.begun.clone();
     if script.contains("ready") {
         screen.next(b"ready", PATIENCE).expect("ready");
     }
@@ -129,6 +129,37 @@ fn a_terminal_that_is_closed_ends_the_call_and_all_its_processes() {
         let (mut screen, _) = start(&server, "echo ready; exec cat");
         screen.hang_up();
         assert_eq!(screen.wait().signal(), Some(Signal::SIGHUP as i32), "the shell's end");
+        server.nothing_left(settled);
+    }
+}
+
+/// What the server was sent before, a HUP among it, reaches the tool first, however
+/// long that takes: no clock decides. Once with a client that the kernel tells of
+/// the end, once with one that only sees it.
+#[test]
+fn a_terminal_is_closed_once_the_tool_has_been_sent_what_came_before() {
+    for (caller, log) in [("exec", "hup\nend\n"), ("trap : HUP;", "end\n")] {
+        let server = server("");
+        let settled = server.settled();
+        let mut command = Command::new("/bin/bash");
+        command.args(["--norc", "-c", &format!("{caller} \"$0\" -c \"$1\"")]);
+        command.arg(server.client("sh").get_program());
+        command.arg("trap 'echo hup >> log' HUP; echo ready; read -r x; echo end >> log");
+        command.env("TOOL_SOCKET", server.socket()).current_dir(server.ws());
+        let mut screen = OnTerminal::start(command);
+        screen.next(b"ready", PATIENCE).expect("the tool runs");
+        server.signal(Signal::SIGSTOP);
+        screen.hang_up();
+        // Time for what is not waited for; none is needed for what is.
+        for _ in 0..200 {
+            run(&mut Command::new("/bin/true"), b"");
+        }
+        let file = server.ws().join("log");
+        assert!(!file.exists(), "{caller}: closed before the server has said anything");
+        server.signal(Signal::SIGCONT);
+        screen.wait();
+        let text = std::fs::read_to_string(file).expect("a log");
+        assert!(text.contains(log), "{caller}: {text}");
         server.nothing_left(settled);
     }
 }

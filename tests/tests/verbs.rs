@@ -7,8 +7,23 @@ use serde_json::json;
 use tool_broker_tests::binaries::binaries;
 use tool_broker_tests::{Outcome, Server, Setup, eventually, run, still_works};
 
-const VERBS: [&str; 10] =
-    ["serve", "check", "explain", "tools", "status", "health", "reload", "config", "setup", "link"];
+const VERBS: [&str; 15] = [
+    "serve",
+    "check",
+    "explain",
+    "tools",
+    "status",
+    "health",
+    "reload",
+    "config",
+    "setup",
+    "link",
+    "approvals",
+    "approve",
+    "deny",
+    "revoke",
+    "metrics",
+];
 
 fn verb(setup: &Setup, words: &[&str]) -> Outcome {
     run(&mut setup.verb(words), b"")
@@ -213,7 +228,7 @@ fn tools_lists_what_a_server_offers_and_what_is_unrestricted() {
 #[test]
 fn status_and_health_tell_a_server_from_none() {
     let setup = Setup::new();
-    for name in ["status", "health", "reload"] {
+    for name in ["status", "health", "reload", "metrics"] {
         let line = fails(&verb(&setup, &[name]));
         assert!(line.contains(".sock"), "{name} does not say where it looked: {line}");
     }

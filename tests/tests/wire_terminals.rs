@@ -109,7 +109,7 @@ fn what_is_done_to_a_terminal_reaches_the_tool() {
 #[test]
 fn a_stop_is_reported_and_a_tool_in_the_background_asks_for_the_terminal() {
     let server = Server::start(|_| ());
-    let script = "echo ready; read x; echo \"<$x>\"; sleep 60; echo on";
+    let script = "echo ready; read x; echo \"<$x>\"; exec sleep 60";
     let tty = json!({"fds":[0,1,2],"foreground":false});
     let (mut wire, mut screen) = begin(&server, script, tty);
     assert_eq!(wire.recv_json(), json!({"stopped":"TTIN"}));
@@ -117,6 +117,11 @@ fn a_stop_is_reported_and_a_tool_in_the_background_asks_for_the_terminal() {
     wire.send_json(&json!({"signal":"CONT"}));
     screen.types("word\n");
     screen.shows("<word>");
+    // A shell that has just begun a child does not stop before that runs.
+    eventually("it sleeps", || {
+        let comm = |pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        server.descendants().iter().any(|process| comm(process.pid) == "sleep\n")
+    });
     screen.types("\u{1a}");
     assert_eq!(wire.recv_json(), json!({"stopped":"TSTP"}));
     wire.send_json(&json!({"signal":"CONT"}));

@@ -6,7 +6,7 @@ use std::thread;
 
 use super::Row;
 
-/// How many rows run at once.
+/// How many rows run at once, where `TWIN_AT_ONCE` does not say.
 const AT_ONCE: usize = 4;
 
 /// What came of many rows.
@@ -51,10 +51,12 @@ pub fn each<F>(rows: &[Row], each: F) -> Report
 where
     F: Fn(&Row) -> Result<Option<String>, String> + Sync,
 {
+    let set = std::env::var("TWIN_AT_ONCE").ok().and_then(|text| text.parse().ok());
+    let at_once: usize = set.unwrap_or(AT_ONCE);
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
     thread::scope(|scope| {
-        for _ in 0..AT_ONCE.min(rows.len()) {
+        for _ in 0..at_once.min(rows.len()) {
             scope.spawn(|| {
                 while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = each(row);

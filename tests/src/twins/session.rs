@@ -11,6 +11,7 @@
 //! signal TERM    to the process that leads the foreground group
 //! reads NAME     waits until a process of that name, working in the row's directory,
 //!                sits in read(2): whatever had to be done before it reads is done
+//! sleeps NAME    the same of one that sleeps for a time
 //! file NAME      waits for a file
 //! touch NAME     makes a file
 //! modes          waits until the terminal's modes are those at the beginning
@@ -54,7 +55,7 @@ pub fn run(stage: &Stage, row: &Row, way: &Way, dir: &Path) -> Result<Run, Strin
     };
     crate::sys::only_standard(&mut command);
     let mut terminal = OnTerminal::start(command);
-    let modes = terminal.modes().ok_or("no modes")?;
+    let modes = terminal.begun.clone();
     let done = steps.enumerate().try_for_each(|(number, line)| {
         step(&mut terminal, line, &modes, dir)
             .map_err(|why| format!("{}: step {} `{line}`: {why}", way.name, number + 1))
@@ -90,7 +91,13 @@ fn step(at: &mut OnTerminal, line: &str, begun: &Termios, dir: &Path) -> Result<
             let leader = at.foreground().ok_or("no foreground group")?;
             kill(Pid::from_raw(leader), signal).map_err(|error| error.to_string())?;
         }
-        "reads" => return until("it reads", || reads(rest, dir).then_some(())),
+        "reads" => {
+            return until("it reads", || sits(rest, dir, &[libc::SYS_read]).then_some(()));
+        }
+        "sleeps" => {
+            let calls = [libc::SYS_nanosleep, libc::SYS_clock_nanosleep];
+            return until("it sleeps", || sits(rest, dir, &calls).then_some(()));
+        }
         "file" => return until("the file", || dir.join(rest).exists().then_some(())),
         "modes" => {
             let same = || at.modes().filter(|now| described(now) == described(begun)).map(|_| ());
@@ -122,16 +129,19 @@ fn until<T>(what: &str, mut test: impl FnMut() -> Option<T>) -> Result<T, String
     }
 }
 
-/// Whether a process of this name that works in this directory waits in read.
-fn reads(name: &str, dir: &Path) -> bool {
+/// Whether a process of this name that works in this directory waits in such a
+/// system call.
+fn sits(name: &str, dir: &Path, calls: &[libc::c_long]) -> bool {
     let of = |pid: i32, what: &str| fs::read_to_string(format!("/proc/{pid}/{what}"));
     process::all().iter().any(|process| {
         process.state == 'S'
             && of(process.pid, "comm").is_ok_and(|comm| comm.trim_end() == name)
             && fs::read_link(format!("/proc/{}/cwd", process.pid))
                 .is_ok_and(|cwd| cwd.starts_with(dir))
-            && of(process.pid, "syscall")
-                .is_ok_and(|call| call.split(' ').next() == Some(&libc::SYS_read.to_string()))
+            && of(process.pid, "syscall").is_ok_and(|call| {
+                let number = call.split(' ').next().and_then(|number| number.parse().ok());
+                number.is_some_and(|number| calls.contains(&number))
+            })
     })
 }
 

@@ -153,6 +153,8 @@ impl<'a> Stage<'a> {
         // For the tools, which get nothing else of it.
         command.env("FWD_H", table::directory().join("helpers"));
         command.env("FWD_D", self.setup.ws().join("data"));
+        // On a busy machine git would show progress that nobody asked for.
+        command.env("GIT_PROGRESS_DELAY", "1000");
         command.env("FWD_ONE", "one").env("GIT_CONFIG_NOSYSTEM", "1");
         for who in ["AUTHOR", "COMMITTER"] {
             command.env(format!("GIT_{who}_NAME"), "Some One");
