@@ -146,13 +146,29 @@ show 0 '' 'printf "More, by standard input.\n" | git hash-object -w --stdin >obj
 show 0 '' 'printf "Second line.\n" >>README.md'
 show 0 '[+]Second line' 'git diff'
 show 0 '' $'git commit --quiet --all --message "Second words\n\nA message of several lines."'
-show 0 '' 'git push --quiet origin HEAD'
+show 0 '' 'git push --quiet origin HEAD:refs/heads/first'
 show 0 'Second words' 'git log --oneline --stat'
 show 0 'README.md' 'git archive HEAD | tar t'
 
 say "A tool's exit status is the caller's."
 show 128 'fatal' 'git rev-parse --verify no-such-branch'
-show 0 'README.md' 'git -C ../hub.git ls-tree --name-only HEAD'
+show 0 'README.md' 'git -C ../hub.git ls-tree --name-only first'
+
+say "The rules: what cannot be undone is refused, and says what to do instead."
+show 126 'instead' 'git push --mirror origin'
+
+say "Others build on main: a push to it waits for an operator, here in the same shell."
+printf '\n$ git push origin HEAD:main &\n'
+git push origin HEAD:main >"$scratch/push" 2>&1 &
+push=$!
+for ((tries = 0; tries < 200; tries++)); do
+    tool-server approvals | grep -q push-protected && break
+    sleep 0.05
+done
+show 0 'push-protected' 'tool-server approvals'
+id=$(tool-server approvals | sed -n '1s/:.*//p')
+show 0 '^approved' "tool-server approve $id"
+show 0 'HEAD -> main' "wait $push && cat $scratch/push"
 
 say "A directory outside the workspace is refused; nothing is run."
 show 125 'not beneath a workspace root' '(cd / && git status)'
@@ -174,8 +190,10 @@ done
 show 127 'no such tool: upper' 'upper a-z A-Z'
 
 say "What the server would do with a call, and what it has done."
-show 0 '^allow ' 'tool-server explain git push'
+show 0 '^ask push-protected' 'tool-server explain git push origin HEAD:main'
 show 0 'finished' 'tool-server status'
+show 0 'push-mirror' 'tool-server audit --tool git -n 12'
+show 0 '' 'tool-server audit --verify'
 
 say "Done: every step did what it should. To go on, with a server of your own
 # (docs/operations.md has the settings, docs/tools.md the definitions):

@@ -67,8 +67,11 @@ check() {
 
 wanted=(/usr/bin/git:git cc:gcc cc:libc6-dev python3:python3 ps:procps setsid:util-linux
     script:bsdutils tar:tar)
-# Without the last three some rows of tests/twins are skipped.
-useful=(shellcheck:shellcheck less:less vi:vim-tiny make:make)
+# Without less, vi and make some rows of tests/twins are skipped; without curl, gh
+# and npm, what tests/rules says of each; without strace,
+# those tests in which a system call of the server's fails or kills it.
+useful=(shellcheck:shellcheck less:less vi:vim-tiny make:make strace:strace
+    curl:curl gh:gh npm:npm)
 mapfile -t packages < <(
     {
         missing_packages "${wanted[@]}" "${useful[@]}"

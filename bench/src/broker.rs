@@ -11,19 +11,33 @@ use std::sync::Arc;
 use crate::site::{Site, Work};
 use crate::way::{Running, Way};
 
+/// What the definitions say beside the program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Rules {
+    /// That every call is allowed.
+    None,
+    /// What the shipped one says, and for `/bin/true` as many rules as an operator
+    /// may write.
+    Shipped,
+}
+
+/// Rules for `/bin/true`, none of which matches: each is looked at.
+const EXAMPLE: &str = include_str!("../rules/true.toml");
+
 /// Starts a server, its files in `folder` of the site.
 pub fn start(
     site: &Arc<Site>,
     name: &'static str,
     folder: &str,
     cgroup: &str,
+    rules: Rules,
 ) -> Result<Way, String> {
     let at = site.path(folder);
     for directory in ["bin", "state", "tools.d"] {
         std::fs::create_dir_all(at.join(directory)).expect("a directory");
     }
     for program in Work::PROGRAMS {
-        define(site, &at, program);
+        define(site, &at, program, rules);
     }
     let socket = at.join("socket");
     let mut command = site.plain(&built("tool-server").display().to_string());
@@ -46,7 +60,9 @@ pub fn start(
             return Err("the server may not make cgroups of version 2 here".into());
         }
     }
-    let how = format!("`tool-server serve`, `TOOL_CGROUP={cgroup}`, `tool-client` by a symlink");
+    let rules = if rules == Rules::Shipped { ", the shipped rules" } else { "" };
+    let how =
+        format!("`tool-server serve`, `TOOL_CGROUP={cgroup}`{rules}, `tool-client` by a symlink");
     let workspace = site.path("workspace");
     Ok(Way::new(name, how, vec![server], move |work| {
         let words = work.words();
@@ -58,13 +74,25 @@ pub fn start(
 }
 
 /// As short as a definition is, but for HOME: where all others have it.
-fn define(site: &Site, at: &Path, program: &str) {
+fn define(site: &Site, at: &Path, program: &str, rules: Rules) {
     let name = Path::new(program).file_name().expect("a name");
     let folder = at.join("tools.d").join(name);
     std::fs::create_dir(&folder).expect("a directory");
     let home = site.text("home");
-    let text =
-        format!("binary = {program:?}\ndefault = \"allow\"\n[env]\nset = {{ HOME = {home:?} }}\n");
+    let own = format!("HOME = {home:?}");
+    let bare = format!("binary = {program:?}\ndefault = \"allow\"\n[env]\nset = {{ {own} }}\n");
+    let text = match (rules, name.to_str()) {
+        (Rules::None, _) => bare,
+        (Rules::Shipped, Some("git")) => {
+            let shipped = project().join("tools.d/git");
+            let text = std::fs::read_to_string(shipped.join("tool.toml")).expect("git's rules");
+            let grammar = folder.join("grammar.toml");
+            std::fs::copy(shipped.join("grammar.toml"), &grammar).expect("git's grammar");
+            std::fs::set_permissions(&grammar, PermissionsExt::from_mode(0o644)).expect("chmod");
+            text.replacen("set = { ", &format!("set = {{ {own}, "), 1)
+        }
+        (Rules::Shipped, _) => format!("{bare}{EXAMPLE}"),
+    };
     std::fs::write(folder.join("tool.toml"), text).expect("a definition");
     // A definition that others may change is refused, whatever the umask here.
     for (path, mode) in
@@ -73,6 +101,10 @@ fn define(site: &Site, at: &Path, program: &str) {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("chmod");
     }
     symlink(built("tool-client"), at.join("bin").join(name)).expect("a link");
+}
+
+fn project() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
 /// The program of this workspace of that name, built beside this one.

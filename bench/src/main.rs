@@ -26,6 +26,7 @@ mod targets;
 mod trees;
 mod way;
 
+use broker::Rules;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,6 +78,8 @@ const QUICK: Amount = Amount {
 };
 
 const CGROUPS: &str = "tool broker, with cgroups";
+/// The broker with rules in its definitions.
+pub const RULES: &str = "tool broker, with rules";
 
 fn main() {
     let (mut quick, mut write) = (false, None);
@@ -119,13 +122,15 @@ fn run(quick: bool) -> Results {
     let memory = {
         progress.say(&format!("the server's memory, {} calls", 2 * amount.memory));
         // Alone: what another server of the same program maps is not private.
-        let fresh = broker::start(&site, BROKER, "fresh", "off").expect("the server starts");
+        let fresh =
+            broker::start(&site, BROKER, "fresh", "off", Rules::None).expect("the server starts");
         memory::measure(&fresh, amount.memory)
     };
     progress.say("starting servers and peers");
     let (ways, columns, mut left_out) = start(&site);
     let all: Vec<&Way> = ways.iter().collect();
-    let plain: Vec<&Way> = all.iter().copied().filter(|way| way.name != CGROUPS).collect();
+    let plain: Vec<&Way> =
+        all.iter().copied().filter(|way| ![CGROUPS, RULES].contains(&way.name)).collect();
     let two: Vec<&Way> =
         plain.iter().copied().filter(|way| [DIRECT, BROKER].contains(&way.name)).collect();
     let bulk: Vec<&Way> = plain.iter().copied().filter(|way| way.no_bulk.is_none()).collect();
@@ -170,8 +175,10 @@ type LeftOut = Vec<(String, String)>;
 /// Everything that can be measured, what is to be said of it, and what cannot.
 fn start(site: &Arc<Site>) -> (Vec<Way>, Vec<Column>, LeftOut) {
     let direct = way::direct(site);
-    let mut started = vec![(BROKER, broker::start(site, BROKER, "broker", "off"))];
-    let cgroups = broker::start(site, CGROUPS, "cgroups", "auto");
+    let mut started = vec![(BROKER, broker::start(site, BROKER, "broker", "off", Rules::None))];
+    let rules = broker::start(site, RULES, "rules", "off", Rules::Shipped);
+    started.push((RULES, rules));
+    let cgroups = broker::start(site, CGROUPS, "cgroups", "auto", Rules::None);
     started.push((CGROUPS, cgroups));
     started.extend(peers::start(site));
 
