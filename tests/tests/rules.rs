@@ -240,7 +240,8 @@ fn a_wrapper_runs_after_the_rules_and_gets_the_same_words() {
 
 /// A repository as far as rules look at one.
 fn repository(at: &Path, branch: &str, config: &str) {
-    fs::create_dir_all(at.join(".git")).expect("mkdir");
+    fs::create_dir_all(at.join(".git/objects")).expect("mkdir");
+    fs::create_dir_all(at.join(".git/refs/heads")).expect("mkdir");
     fs::write(at.join(".git/HEAD"), format!("ref: refs/heads/{branch}\n")).expect("HEAD");
     fs::write(at.join(".git/config"), config).expect("config");
 }
@@ -284,6 +285,67 @@ fn a_bare_push_is_judged_by_the_branch_that_is_checked_out() {
         ("odd", &["push", "origin", "topic"], 126),
         ("none", &["push", "origin", "topic"], 126),
         ("none", &["push", "origin", "topic:topic"], 0),
+    ] {
+        assert_eq!(call(directory, words), Some(code), "{directory} {words:?}");
+    }
+}
+
+#[test]
+fn a_push_that_git_takes_for_another_branch_is_not_known() {
+    let server = Server::start(|s| {
+        let binary = s.file("opt/git", "#!/bin/sh\necho ran \"$@\"\n", 0o755);
+        let grammar = "[grammar]\n[grammar.commands.push]\noptions = [\"-f --force\"]\n";
+        let rule = "[[rule]]\nid = \"protected\"\ndecision = \"deny\"\nreason = \"main is protected\"\nfacts = { ref = \"@protected\" }\n";
+        s.tool(
+            "t",
+            &format!(
+                "binary = \"{}\"\ndefault = \"allow\"\nprotected = \"main\"\n{grammar}{rule}",
+                binary.display()
+            ),
+        );
+        let origin = "[remote \"origin\"]\n\turl = /x\n";
+        let whole = |name: &str, branch: &str, config: &str| {
+            repository(&s.ws().join(name), branch, &format!("{origin}{config}"));
+            let alias = s.ws().join(name).join(".git/refs/heads/alias");
+            fs::write(alias, "ref: refs/heads/main\n").expect("a ref");
+        };
+        whole("topic", "topic", "");
+        whole("alias", "alias", "");
+        whole("invalid", ".invalid", "");
+        whole("reftable", "topic", "[extensions]\n\trefStorage = reftable\n");
+        whole("recurses", "topic", "[push]\n\trecurseSubmodules = on-demand\n");
+        whole("old", "topic", "");
+        fs::create_dir_all(s.ws().join("old/.git/remotes")).expect("mkdir");
+        fs::write(s.ws().join("old/.git/remotes/old"), "URL: /x\n").expect("a remote");
+        // Git passes over it, and takes the one above.
+        fs::create_dir_all(s.ws().join("topic/sub/.git")).expect("mkdir");
+        fs::write(s.ws().join("topic/sub/.git/HEAD"), "ref: refs/heads/x\n").expect("HEAD");
+        fs::write(s.ws().join("topic/sub/.git/config"), "").expect("config");
+        for part in ["objects", "refs"] {
+            fs::create_dir_all(s.ws().join("topic/bare.git").join(part)).expect("mkdir");
+        }
+        fs::write(s.ws().join("topic/bare.git/HEAD"), "ref: refs/heads/main\n").expect("HEAD");
+    });
+    let call = |directory: &str, words: &[&str]| {
+        run(server.client("t").args(words).current_dir(server.ws().join(directory)), b"").code()
+    };
+    for (directory, words, code) in [
+        ("topic", &["push"][..], 0),
+        ("topic", &["push", "origin", "topic"], 0),
+        ("topic", &["push", "origin", "alias"], 126),
+        ("topic", &["push", "--force", "origin", "+alias"], 126),
+        ("topic", &["push", "origin", "heads/alias"], 126),
+        ("topic", &["push", "origin", "alias:topic"], 0),
+        ("topic", &["push", "old"], 126),
+        ("topic/sub", &["push"], 126),
+        ("topic/bare.git", &["push"], 126),
+        ("alias", &["push"], 126),
+        ("alias", &["push", "origin", "HEAD"], 126),
+        ("alias", &["push", "origin", "topic"], 0),
+        ("invalid", &["push"], 126),
+        ("reftable", &["push", "origin", "HEAD"], 126),
+        ("recurses", &["push", "origin", "topic"], 126),
+        ("old", &["push", "origin", "topic"], 126),
     ] {
         assert_eq!(call(directory, words), Some(code), "{directory} {words:?}");
     }

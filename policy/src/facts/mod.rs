@@ -67,7 +67,12 @@ pub enum Wants {
     Nothing,
     /// The branch and the configuration of the repository that this path,
     /// relative to the call's directory where it is not absolute, lies in.
-    Repository(Vec<u8>),
+    Repository {
+        /// Where to look for it.
+        path: Vec<u8>,
+        /// Refs that may stand for others, as their files are named.
+        refs: Vec<Vec<u8>>,
+    },
 }
 
 impl Module {

@@ -186,6 +186,7 @@ fn addressed(spec: &[u8]) -> Source<'_> {
         _ if place.contains(&b':') => Source::Git,
         // `owner/name` is GitHub's, whatever its ending.
         (Some(owner), Some(name), None) if is_part(owner) && is_part(name) => Source::Git,
+        (_, None, _) if spec.contains(&b'/') => Source::Git,
         (_, None, _) if !is_archive(spec) => Source::Registry,
         _ => Source::Path(path(spec)),
     }
@@ -208,7 +209,7 @@ fn is_host(behind: &[u8]) -> bool {
 
 fn is_part(part: &[u8]) -> bool {
     let odd = |byte: &u8| *byte == b'@' || byte.is_ascii_whitespace();
-    !part.is_empty() && part != b".." && part != b"." && !part.iter().any(odd)
+    !part.is_empty() && !part.iter().any(odd)
 }
 
 fn is_archive(word: &[u8]) -> bool {
@@ -216,23 +217,17 @@ fn is_archive(word: &[u8]) -> bool {
     [b".tgz".as_slice(), b".tar.gz", b".tar"].iter().any(|end| word.ends_with(end))
 }
 
-/// A path as it is; npm makes an address of it on the way.
+/// A path as it is; npm makes an address of it on the way, and takes `/../x`
+/// for `../x` and `/~/x` for one at home.
 fn path(word: &[u8]) -> Option<&[u8]> {
     let odd = |byte: &u8| matches!(byte, b'%' | b'?' | b'#' | b'\\') || byte.is_ascii_control();
-    (!word.starts_with(b"~") && !word.iter().any(odd)).then_some(word)
+    let begins = [b"~".as_slice(), b"/.", b"/~"].iter().any(|start| word.starts_with(start));
+    let doubled = word.windows(2).any(|two| two == b"//");
+    (!begins && !doubled && !word.iter().any(odd)).then_some(word)
 }
 
 /// The path of `file:`, with none, one or three slashes before it.
 fn file(rest: &[u8]) -> Option<&[u8]> {
-    let slashes = rest.iter().take_while(|byte| **byte == b'/').count();
-    let (path_only, absolute) = match slashes {
-        0 => (rest, false),
-        1 => (rest, true),
-        3 => (rest.get(2..)?, true),
-        // Two stand before a host.
-        _ => return None,
-    };
-    // `file:/../x` is `../x`, and `file:/~/x` is at home.
-    let begins = path_only.get(1).is_some_and(|byte| matches!(byte, b'.' | b'~'));
-    if absolute && begins { None } else { path(path_only) }
+    // Two stand before a host.
+    path(rest.strip_prefix(b"//").filter(|path| path.starts_with(b"/")).unwrap_or(rest))
 }

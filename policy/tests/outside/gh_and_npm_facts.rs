@@ -199,7 +199,7 @@ fn what_npm_publishes_runs_and_takes() {
 
 #[test]
 fn a_package_comes_from_where_npm_takes_it_whatever_its_ending() {
-    let cases: [(&str, [&str; 2]); 37] = [
+    let cases: [(&str, [&str; 2]); 43] = [
         ("foo@https://example.com/x.tgz", ["url", ""]),
         ("foo@http://evil/x.tar.gz", ["url", ""]),
         ("foo@git+https://x/y.tgz", ["git", ""]),
@@ -207,6 +207,9 @@ fn a_package_comes_from_where_npm_takes_it_whatever_its_ending() {
         ("foo@o/r.tar", ["git", ""]),
         ("o/r.tgz", ["git", ""]),
         ("o/r#semver:^1", ["git", ""]),
+        ("o/..", ["git", ""]),
+        ("o#/", ["git", ""]),
+        ("foo@o#/r", ["git", ""]),
         ("HTTPS://example.com/x.tgz", ["url", ""]),
         ("GitHub:o/r", ["git", ""]),
         ("git@github.com:o/r", ["git", ""]),
@@ -219,6 +222,9 @@ fn a_package_comes_from_where_npm_takes_it_whatever_its_ending() {
         ("foo@file:../x", ["path", "../x"]),
         ("@s/foo@/etc/package", ["path", "/etc/package"]),
         ("file:/../x", ["path", "unknown"]),
+        ("/../x", ["path", "unknown"]),
+        ("/~/x", ["path", "unknown"]),
+        ("foo@.//../x", ["path", "unknown"]),
         ("file://host/x", ["path", "unknown"]),
         ("file:%2e%2e/x", ["path", "unknown"]),
         ("~/x", ["path", "unknown"]),
@@ -277,6 +283,10 @@ fn help_is_all_that_help_does() {
             (&["repo", "delete", "-h"], &["true"]),
             (&["pr", "merge", "--help", "--help=false"], &["false"]),
             (&["pr", "merge", "--", "--help"], &["false"]),
+            (&["pr", "merge", "-b", "--help"], &["false"]),
+            (&["pr", "merge", "-sb", "--help"], &["false"]),
+            (&["pr", "merge", "--body=--help"], &["false"]),
+            (&["auth", "login", "-h", "--help"], &["false"]),
             (&["pr", "merge", "1"], &["false"]),
             (&["pr"], &["true"]),
         ],

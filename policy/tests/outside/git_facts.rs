@@ -238,6 +238,42 @@ fn configuration_that_a_call_sets() {
 }
 
 #[test]
+fn what_only_switches_off_sets_nothing() {
+    let cases = [
+        ("-c pager.log=false log", ""),
+        ("-c Pager.Log=0 log", ""),
+        ("-c pager.log=./x log", "pager.log"),
+        ("-c pager.log log", "pager.log"),
+        ("-c pager.log=false -c pager.log=./x log", "pager.log"),
+        ("-c diff.external= diff", ""),
+        ("-c diff.external=x diff", "diff.external"),
+        ("-c core.hooksPath=/dev/null commit", ""),
+        ("-c core.hooksPath=/dev/nullx commit", "core.hookspath"),
+        ("-c core.fsmonitor=false status", ""),
+        ("-c core.fsmonitor=true status", "core.fsmonitor"),
+        ("-c credential.helper= fetch", ""),
+        ("-c credential.helper=x fetch", "credential.helper"),
+        ("--config-env=pager.log=false log", "pager.log"),
+        ("-c pager.log=false --config-env=a.b=X -c a.c=d log", "a.b,a.c"),
+        ("config core.hooksPath /dev/null", "core.hookspath"),
+        ("-c push.default=current push", ""),
+        ("-c push.default=upstream push", "push.default"),
+        ("-c alias.pager.x=false status", "alias.pager.x"),
+    ];
+    facts("configures", &Observed::default(), &cases);
+    let tracks = "[push]\ndefault = upstream\n[branch \"topic\"]\nmerge = refs/heads/main\n";
+    let observed = repository("topic", &format!("{CONFIG}{tracks}"));
+    let cases = [
+        ("-c push.default=current push origin topic", "topic"),
+        ("-c push.default=simple push", "topic"),
+        ("-c push.default=current -c push.default=upstream push", "unknown"),
+        ("-c push.default=matching push origin topic", "unknown"),
+        ("push origin topic", "main"),
+    ];
+    facts("ref", &observed, &cases);
+}
+
+#[test]
 fn what_a_call_throws_away() {
     let cases = [
         ("reset --hard", "changes"),
@@ -285,6 +321,12 @@ fn what_a_call_throws_away() {
         ("reflog expire --all", "commits"),
         ("gc", ""),
         ("gc --prune=now", "commits"),
+        ("repack", ""),
+        ("repack -d", ""),
+        ("repack -a", ""),
+        ("repack -ad", "commits"),
+        ("repack -A -d", "commits"),
+        ("repack -d --cruft --cruft-expiration=now", "commits"),
         ("rm x", ""),
         ("rm -f x", "changes"),
         ("rm -f --cached x", ""),
@@ -313,8 +355,81 @@ fn what_has_to_be_observed() {
         ("fly", None),
     ] {
         let words: Vec<&[u8]> = call.split(' ').map(str::as_bytes).collect();
-        let wanted = path.map_or(Wants::Nothing, |path| Wants::Repository(path.into()));
-        assert_eq!(git.wants(&words), wanted, "{call}");
+        let wants = match git.wants(&words) {
+            Wants::Nothing => None,
+            Wants::Repository { path, .. } => Some(path),
+        };
+        assert_eq!(wants.as_deref(), path.map(str::as_bytes), "{call}");
+    }
+    let refs = |call: &str| {
+        let words: Vec<&[u8]> = call.split(' ').map(str::as_bytes).collect();
+        match git.wants(&words) {
+            Wants::Nothing => Vec::new(),
+            Wants::Repository { refs, .. } => refs,
+        }
+    };
+    let named = |call: &str| {
+        refs(call).iter().map(|name| name.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
+    };
+    let all = "a refs/a refs/tags/a refs/heads/a refs/remotes/a refs/remotes/a/HEAD";
+    assert_eq!(named("push origin a"), all);
+    assert_eq!(named("push -f origin +a x:y"), all);
+    let head = "refs/HEAD refs/tags/HEAD refs/heads/HEAD refs/remotes/HEAD refs/remotes/HEAD/HEAD";
+    assert_eq!(named("push origin HEAD"), head);
+    assert_eq!(named("push origin @"), head);
+    assert_eq!(named("push origin tag a"), "refs/tags/a");
+    for call in ["push", "push origin", "push origin a:b ^c d/*", "push -d origin a", "fetch x a"] {
+        assert_eq!(named(call), "", "{call}");
+    }
+}
+
+#[test]
+fn a_ref_that_stands_for_another_is_not_taken_for_itself() {
+    let mut observed = repository("topic", CONFIG);
+    observed.symbolic = true;
+    let cases = [
+        ("push origin alias", "unknown"),
+        ("push origin HEAD", "unknown"),
+        ("push origin tag v1", "unknown"),
+        ("push origin alias:topic", "topic"),
+        ("push", "topic"),
+    ];
+    facts("ref", &observed, &cases);
+}
+
+#[test]
+fn a_remote_that_the_configuration_does_not_have_is_not_known() {
+    let observed = repository("topic", CONFIG);
+    let cases = [
+        ("push old", "unknown"),
+        ("push old topic", "unknown"),
+        ("push old a:b", "b"),
+        ("push mine topic", "topic"),
+        ("push ../other topic", "topic"),
+        ("push https://example.com/r topic", "topic"),
+    ];
+    facts("ref", &observed, &cases);
+    facts("unclear", &observed, &[("push old", "true"), ("push old topic", "true")]);
+}
+
+#[test]
+fn a_push_in_submodules_is_not_known() {
+    let cases = [
+        ("-c submodule.recurse=true push origin topic", "unknown"),
+        ("-c submodule.recurse push origin topic", "unknown"),
+        ("-c push.recurseSubmodules=only push origin topic", "unknown"),
+        ("push origin topic", "topic"),
+    ];
+    facts("ref", &repository("topic", CONFIG), &cases);
+    for more in ["[push]\nrecurseSubmodules = on-demand\n", "[submodule]\nrecurse = true\n"] {
+        let observed = repository("topic", &format!("{CONFIG}{more}"));
+        let cases = [
+            ("push origin topic", "unknown"),
+            ("push", "unknown"),
+            ("push --no-recurse-submodules origin topic", "topic"),
+        ];
+        facts("ref", &observed, &cases);
+        facts("unclear", &observed, &[("push origin a:b", "true")]);
     }
 }
 
@@ -413,6 +528,18 @@ fn settings_directories_and_what_is_written_to() {
         ("worktree add ../x", "../x"),
         ("bundle create x main", "x"),
         ("config -f x a.b c", "x"),
+        ("pack-objects /x/base", "/x/base"),
+        ("index-pack -o /x.idx y.pack", "/x.idx"),
+        ("read-tree --index-output=/x HEAD", "/x"),
+        ("mailinfo /m /p", "/m,/p"),
+        ("repack -a --filter=blob:none --filter-to=/x", "/x"),
+        ("archive --remote=/srv/x main", "/srv/x"),
+        ("archive --remote=origin main", ""),
+        ("archive --remote=https://example.com/x main", ""),
+        ("clone --reference=/srv/x https://example.com/r", "/srv/x"),
+        ("clone --reference-if-able /srv/x https://example.com/r", "/srv/x"),
+        ("clone --bundle-uri=/srv/x https://example.com/r", "/srv/x"),
+        ("clone --bundle-uri=https://example.com/x https://example.com/r", ""),
         ("push ../x main", "../x"),
         ("push origin main", ""),
         ("status", ""),

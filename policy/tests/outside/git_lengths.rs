@@ -70,7 +70,7 @@ fn what_is_too_long_or_too_much_is_not_known() {
     assert_eq!(chained(257), ["directories", "writes"]);
     let settings = |count: usize| unknown(&many(&[], count, &[b"-c", b"a.b=c"], &[b"status"]));
     assert_eq!(settings(1_024), Vec::<&str>::new());
-    assert_eq!(settings(1_025), ["config", "setting"]);
+    assert_eq!(settings(1_025), ["config", "configures", "setting"]);
     let outputs = |count: usize| unknown(&many(&[b"log"], count, &[b"--output=x"], &[]));
     assert_eq!(outputs(1_024), Vec::<&str>::new());
     assert_eq!(outputs(1_025), ["writes"]);

@@ -14,6 +14,8 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use nix::dir::Dir;
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
 use tool_policy::facts::{Observed, Wants, git};
@@ -38,14 +40,23 @@ pub(crate) fn observe(
     wants: &Wants,
     environment: &[CString],
 ) -> Observed {
-    let Wants::Repository(path) = wants else { return Observed::default() };
-    let files = if path.is_empty() {
-        git_files(workspace, place, environment)
-    } else {
-        elsewhere(workspace, place, path)
-            .and_then(|place| git_files(workspace, &place, environment))
+    let Wants::Repository { path, refs } = wants else { return Observed::default() };
+    let place = match path.is_empty() {
+        true => Some(place.to_vec()),
+        false => elsewhere(workspace, place, path),
     };
-    files.map_or_else(Observed::default, |files| git::observe(&files.head, &files.config))
+    let known = place.and_then(|place| {
+        let files = git_files(workspace, &place, environment)?;
+        let mut observed = git::observe(&files.head, &files.config);
+        let symbolic = |name: &[u8]| files.repository.symbolic(files.root, name);
+        let branch = observed.head.as_ref().map(|head| [b"refs/heads/", head.as_slice()].concat());
+        if branch.is_some_and(|branch| symbolic(&branch)) {
+            observed.head = None;
+        }
+        observed.symbolic = refs.iter().any(|name| symbolic(name));
+        Some(observed)
+    });
+    known.unwrap_or_default()
 }
 
 /// The directory that the tool itself goes to first.
@@ -57,17 +68,22 @@ fn elsewhere(workspace: &Workspace, place: &[u8], path: &[u8]) -> Option<Vec<u8>
 }
 
 /// The files' bytes.
-#[derive(Debug)]
-struct GitFiles {
+struct GitFiles<'a> {
     /// HEAD of this working tree.
     head: Vec<u8>,
     /// Every configuration that git reads, in its order.
     config: Vec<u8>,
+    root: &'a Root,
+    repository: Repository,
 }
 
 /// The files of the repository that a directory is in; `environment` is the
 /// tool's.
-fn git_files(workspace: &Workspace, directory: &[u8], environment: &[CString]) -> Option<GitFiles> {
+fn git_files<'a>(
+    workspace: &'a Workspace,
+    directory: &[u8],
+    environment: &[CString],
+) -> Option<GitFiles<'a>> {
     let lines = || environment.iter().map(|line| line.as_bytes());
     if lines().any(|line| ELSEWHERE.iter().any(|name| line.starts_with(name))) {
         return None;
@@ -88,7 +104,7 @@ fn git_files(workspace: &Workspace, directory: &[u8], environment: &[CString]) -
     }
     add(read(root, &join(&repository.common, b"config"), CONFIG)?);
     let head = read(root, &join(&repository.own, b"HEAD"), SHORT)?;
-    Some(GitFiles { head, config })
+    Some(GitFiles { head, config, root, repository })
 }
 
 /// Names beneath a root.
@@ -101,14 +117,17 @@ struct Repository {
 
 impl Repository {
     /// As git finds it: the nearest `.git` upwards, a directory or a file that names
-    /// one.
+    /// one. `None` where git would take another directory for a repository, or
+    /// might.
     fn find(root: &Root, within: &[u8]) -> Option<Repository> {
         let mut place = within;
         loop {
             let name = join(place, b".git");
             match root.open_beneath(OsStr::from_bytes(&name), OFlag::O_PATH) {
-                Ok(_) => return Repository::at(root, place, name),
-                Err(nix::errno::Errno::ENOENT) if !place.is_empty() => {
+                Ok(_) => return Repository::at(root, place, name)?.plain(root),
+                // Git takes a directory that looks so for a bare one.
+                Err(Errno::ENOENT) if is_bare(root, place) => return None,
+                Err(Errno::ENOENT) if !place.is_empty() => {
                     let end = place.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
                     place = place.get(..end)?;
                 }
@@ -130,6 +149,75 @@ impl Repository {
         };
         Some(Repository { own, common })
     }
+
+    /// Itself, if git does not pass it over, and nothing of it is in a form that is
+    /// not read here.
+    fn plain(self, root: &Root) -> Option<Repository> {
+        let head = read(root, &join(&self.own, b"HEAD"), SHORT)?;
+        let named = head.strip_prefix(b"ref:").map(<[u8]>::trim_ascii_start);
+        let digits = head.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let valid = digits >= 40 || named.is_some_and(|named| named.starts_with(b"refs/"));
+        // The dot asks whether it may be entered.
+        let enters =
+            |name: &[u8]| root.directory(OsStr::from_bytes(&join(&self.common, name))).is_ok();
+        let whole = valid && enters(b"objects/.") && enters(b"refs/.");
+        // The forms that remotes had before they were in the configuration.
+        let old = [b"remotes".as_slice(), b"branches"];
+        let old = old.iter().any(|name| !is_empty(root, &join(&self.common, name)));
+        (whole && !old).then_some(self)
+    }
+
+    /// Whether a ref stands for another one, or may. Packed ones do not.
+    fn symbolic(&self, root: &Root, name: &[u8]) -> bool {
+        let odd = |part: &[u8]| matches!(part, b"" | b"." | b"..");
+        // Another working tree's, by a name that is no file's.
+        let other = name.starts_with(b"main-worktree/");
+        if other || name.len() as u64 > SHORT || name.split(|byte| *byte == b'/').any(odd) {
+            return true;
+        }
+        let places = [&self.own, &self.common];
+        let places = places.iter().take(if self.own == self.common { 1 } else { 2 });
+        places.into_iter().any(|place| stands_for_another(root, &join(place, name)))
+    }
+}
+
+/// Whether it looks like a repository without a working tree.
+fn is_bare(root: &Root, place: &[u8]) -> bool {
+    [b"HEAD".as_slice(), b"objects", b"refs"].iter().all(|name| {
+        let name = join(place, name);
+        let found = root.open_beneath(OsStr::from_bytes(&name), OFlag::O_PATH | OFlag::O_NOFOLLOW);
+        !matches!(found, Err(Errno::ENOENT))
+    })
+}
+
+/// Whether there is no directory of that name, or nothing in it.
+fn is_empty(root: &Root, name: &[u8]) -> bool {
+    match root.open_beneath(OsStr::from_bytes(name), OFlag::O_RDONLY | OFlag::O_DIRECTORY) {
+        Ok(directory) => Dir::from_fd(directory).is_ok_and(|mut directory| {
+            directory.iter().all(|entry| {
+                entry.is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b".."))
+            })
+        }),
+        Err(error) => error == Errno::ENOENT,
+    }
+}
+
+fn stands_for_another(root: &Root, name: &[u8]) -> bool {
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_NOFOLLOW;
+    let file = match root.open_beneath(OsStr::from_bytes(name), flags) {
+        Ok(file) => File::from(file),
+        Err(error) => {
+            // A symlink is such a ref in an older form.
+            return !matches!(error, Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG);
+        }
+    };
+    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        return false;
+    }
+    let mut beginning = Vec::new();
+    let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
+    let said = regular && file.take(4).read_to_end(&mut beginning).is_ok();
+    !said || beginning == b"ref:"
 }
 
 /// The name beneath the root of what a file beside `place` says.
@@ -191,6 +279,13 @@ mod tests {
             fs::create_dir_all(base.join(name).parent().unwrap()).unwrap();
             fs::write(base.join(name), text).unwrap();
         };
+        let whole = |name: &str| {
+            for part in ["objects", "refs/heads"] {
+                fs::create_dir_all(base.join(name).join(part)).unwrap();
+            }
+        };
+        whole("root/app/.git");
+        whole("outside/.git");
         make("root/app/.git/HEAD", "ref: refs/heads/one\n");
         make("root/app/.git/config", "[a]\n");
         make("root/app/src/deep/file", "");
@@ -218,5 +313,87 @@ mod tests {
         assert!(git_files(&workspace, app.as_os_str().as_bytes(), &elsewhere).is_none());
         fs::write(root.join("app/.git/config"), vec![b'#'; 300_000]).unwrap();
         assert_eq!(head("app"), None, "too long to be looked at");
+    }
+
+    /// A root with a whole repository in it, on the branch `one`.
+    fn root_with_repository() -> (tempfile::TempDir, Workspace) {
+        let base = tempfile::tempdir().unwrap();
+        let git = base.path().join(".git");
+        for part in ["objects", "refs/heads", "refs/tags"] {
+            fs::create_dir_all(git.join(part)).unwrap();
+        }
+        fs::write(git.join("HEAD"), "ref: refs/heads/one\n").unwrap();
+        fs::write(git.join("config"), "[remote \"origin\"]\nurl = /x\n").unwrap();
+        let workspace = Workspace::open(&[base.path().to_owned()], []).unwrap();
+        (base, workspace)
+    }
+
+    #[test]
+    fn what_git_takes_for_another_repository_is_not_known() {
+        let (base, workspace) = root_with_repository();
+        let base = base.path();
+        let known = |name: &str| files(&workspace, &base.join(name)).is_some();
+        let make = |name: &str| fs::create_dir_all(base.join(name)).unwrap();
+        make("sub/deep");
+        assert!(known("sub/deep"));
+        // One that git passes over.
+        make("sub/.git");
+        fs::write(base.join("sub/.git/HEAD"), "ref: refs/heads/two\n").unwrap();
+        fs::write(base.join("sub/.git/config"), "").unwrap();
+        assert!(!known("sub") && !known("sub/deep"));
+        make("sub/.git/objects");
+        make("sub/.git/refs");
+        assert!(known("sub/deep"));
+        fs::write(base.join("sub/.git/HEAD"), "else\n").unwrap();
+        assert!(!known("sub/deep"));
+        // One without a working tree, and a directory in it.
+        make("bare.git/objects");
+        make("bare.git/refs/heads");
+        assert!(known("bare.git"));
+        fs::write(base.join("bare.git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        assert!(!known("bare.git") && !known("bare.git/refs/heads"));
+        assert!(!known(".git/refs"));
+        // Remotes in their older forms.
+        make(".git/branches");
+        make(".git/remotes");
+        assert!(known(""));
+        fs::write(base.join(".git/branches/old"), "/x#main\n").unwrap();
+        assert!(!known(""));
+        fs::remove_file(base.join(".git/branches/old")).unwrap();
+        fs::write(base.join(".git/remotes/old"), "URL: /x\n").unwrap();
+        assert!(!known(""));
+    }
+
+    #[test]
+    fn a_ref_that_stands_for_another_is_found() {
+        let (base, workspace) = root_with_repository();
+        let git = base.path().join(".git");
+        let look = |name: &str| {
+            let refs = vec![name.as_bytes().to_vec()];
+            let wants = Wants::Repository { path: Vec::new(), refs };
+            let seen = observe(&workspace, base.path().as_os_str().as_bytes(), &wants, &[]);
+            (seen.head.is_some(), seen.symbolic)
+        };
+        fs::write(git.join("refs/heads/one"), "0".repeat(40)).unwrap();
+        fs::write(git.join("refs/heads/alias"), "ref: refs/heads/main\n").unwrap();
+        fs::write(git.join("refs/tags/alias"), "ref: refs/heads/main\n").unwrap();
+        fs::write(git.join("MINE"), "ref: refs/heads/main\n").unwrap();
+        symlink("refs/heads/main", git.join("refs/heads/older")).unwrap();
+        for (name, symbolic) in [
+            ("refs/heads/one", false),
+            ("refs/heads/none", false),
+            ("refs/heads", false),
+            ("refs/heads/one/more", false),
+            ("refs/heads/alias", true),
+            ("refs/tags/alias", true),
+            ("refs/heads/older", true),
+            ("MINE", true),
+            ("refs/heads/../heads/one", true),
+            ("main-worktree/HEAD", true),
+        ] {
+            assert_eq!(look(name), (true, symbolic), "{name}");
+        }
+        fs::write(git.join("HEAD"), "ref: refs/heads/alias\n").unwrap();
+        assert_eq!(look("refs/heads/one"), (false, false));
     }
 }

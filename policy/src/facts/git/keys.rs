@@ -47,6 +47,54 @@ pub(super) fn set(line: &CommandLine<'_>) -> Value {
     Value::Texts(keys)
 }
 
+/// The same, but for what `-c` only switches off, or says as it is anyway.
+pub(super) fn effective(line: &CommandLine<'_>) -> Value {
+    let Value::Texts(keys) = set(line) else { return Value::Unknown };
+    // Those of the tool's own options come first, in their order.
+    let by_options = line.options.iter().filter(|given| {
+        let is = |name| given.option.spellings().any(|known| known == name);
+        let holds = given.option.global() && !given.negated && given.value.is_some();
+        holds && (is("-c") || is("--config-env"))
+    });
+    let mut idle = by_options.map(|given| {
+        let plain = given.option.spellings().any(|known| known == "-c");
+        plain && given.value.is_some_and(is_idle)
+    });
+    let kept = keys.into_iter().filter(|_| !idle.next().unwrap_or(false));
+    Value::Texts(kept.collect())
+}
+
+/// `key=value` that runs nothing, and sends nothing elsewhere.
+fn is_idle(said: &[u8]) -> bool {
+    let Some(at) = said.iter().position(|byte| *byte == b'=') else { return false };
+    let (key, value) = (said.get(..at).unwrap_or_default(), said.get(at + 1..).unwrap_or_default());
+    let switch = [b"false".as_slice(), b"no", b"off", b"0", b"true", b"yes", b"on", b"1"];
+    match key.to_ascii_lowercase().as_slice() {
+        b"diff.external" | b"credential.helper" => value.is_empty(),
+        b"core.hookspath" => value == b"/dev/null",
+        b"core.fsmonitor" => switch.iter().take(4).any(|word| *word == value),
+        // How an explicit branch is pushed without it.
+        b"push.default" => is_usual(value),
+        key if key.starts_with(b"pager.") => switch.contains(&value),
+        _ => false,
+    }
+}
+
+/// The ways of a push that change the branch of the same name, and no other.
+fn is_usual(value: &[u8]) -> bool {
+    matches!(value, b"simple" | b"current")
+}
+
+/// What `-c push.default` says, where it is plain.
+pub(super) fn push_default<'a>(line: &CommandLine<'a>) -> Option<&'a [u8]> {
+    let said = options::global_values(line, &["-c"]).filter_map(|said| {
+        let at = said.iter().position(|byte| *byte == b'=')?;
+        let key = said.get(..at)?;
+        key.eq_ignore_ascii_case(b"push.default").then_some(said.get(at + 1..)?)
+    });
+    said.last().filter(|value| is_usual(value))
+}
+
 /// What is set to what, `key=value`.
 pub(super) fn settings(line: &CommandLine<'_>) -> Value {
     if too_many(line) {

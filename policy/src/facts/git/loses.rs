@@ -47,6 +47,11 @@ pub(super) fn of(line: &CommandLine<'_>) -> Value {
             when(!surely(&["--dry-run"]), &[COMMITS])
         }
         ["gc", ..] => when(given(&["--prune"]), &[COMMITS]),
+        // What nothing reaches any more stays behind, or is unpacked and goes later.
+        ["repack", ..] => {
+            let drops = ["-a", "-A", "--cruft-expiration", "--unpack-unreachable"];
+            when(given(&["-d"]) && given(&drops), &[COMMITS]);
+        }
         ["update-ref", ..] => when(given(&["-d", "--stdin"]), &[COMMITS]),
         ["worktree", "remove", ..] => when(given(&["--force"]), &[CHANGES, FILES]),
         ["rm", ..] => when(

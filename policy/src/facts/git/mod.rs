@@ -27,7 +27,7 @@ use crate::scene::Scene;
 
 /// What this module tells.
 #[rustfmt::skip]
-pub(super) const FACTS: [Fact; 12] = [
+pub(super) const FACTS: [Fact; 14] = [
     fact("remote", Kind::Texts, "the remote that a push, fetch, pull or ls-remote names, or the one that the branch has"),
     fact("url", Kind::Texts, "the addresses that a push, fetch, pull, ls-remote, clone or submodule add goes to, and that `remote add` and `set-url` write down"),
     fact("ref", Kind::Texts, "the refs of the remote that a push changes; a branch is meant by its short name and by refs/heads/NAME"),
@@ -35,7 +35,9 @@ pub(super) const FACTS: [Fact; 12] = [
     fact("delete", Kind::Flag, "a push deletes refs of the remote: --delete, :REF, --prune, --mirror"),
     fact("tags", Kind::Texts, "the tags that a push names as tags: refs/tags/NAME, `tag NAME`, --tags, --follow-tags"),
     fact("unclear", Kind::Flag, "which refs a push changes cannot be told: it names none and the configuration is unusual, HEAD is no branch, -c changes what it does, or a refspec only git can resolve"),
+    fact("symbolic", Kind::Texts, "the name that `symbolic-ref NAME TARGET` makes another name for TARGET"),
     fact("config", Kind::Texts, "the configuration keys that -c, --config-env, clone -c, config and remote set or remove; letters of both sizes are the same"),
+    fact("configures", Kind::Texts, "as `config`, without what -c only switches off or says as it is: pager.NAME=false, core.hooksPath=/dev/null, core.fsmonitor=false, an empty credential.helper or diff.external, push.default=simple or current"),
     fact("setting", Kind::Texts, "the same with their values, KEY=VALUE, where a value is given; the key in small letters"),
     fact("directories", Kind::Texts, "the directories that -C, --git-dir and --work-tree name, as git puts them together"),
     fact("writes", Kind::Texts, "the files and directories that a call names to write to, or a local repository to read: --output, init, clone, worktree add, bundle create, config --file and the like"),
@@ -46,8 +48,8 @@ pub(super) const FACTS: [Fact; 12] = [
 const MANY: usize = 1024;
 
 /// Members of a configuration that say where a push goes.
-const DIRECTING: [&[u8]; 6] =
-    [b"push.", b"remote.", b"branch.", b"url.", b"include.", b"includeif."];
+const DIRECTING: [&[u8]; 7] =
+    [b"push.", b"remote.", b"branch.", b"url.", b"include.", b"includeif.", b"submodule.recurse"];
 
 /// Options that name another repository than the directory's.
 const ELSEWHERE: [&str; 3] = ["--git-dir", "--work-tree", "--bare"];
@@ -59,13 +61,15 @@ pub(super) fn wants(line: &CommandLine<'_>) -> Wants {
     if !asks || elsewhere {
         return Wants::Nothing;
     }
-    paths::base(line).map_or(Wants::Nothing, Wants::Repository)
+    let known = |path| Wants::Repository { path, refs: push::looked_up(line) };
+    paths::base(line).map_or(Wants::Nothing, known)
 }
 
 /// What is known.
 pub(super) fn facts(line: &CommandLine<'_>, scene: &Scene<'_>) -> Facts {
     let keys = keys::set(line);
-    let directed = match &keys {
+    let effective = keys::effective(line);
+    let directed = match &effective {
         Value::Unknown => true,
         Value::Texts(keys) => {
             keys.iter().any(|key| DIRECTING.iter().any(|section| key.bytes().starts_with(section)))
@@ -77,6 +81,14 @@ pub(super) fn facts(line: &CommandLine<'_>, scene: &Scene<'_>) -> Facts {
     let nothing = Observed::default();
     // What was observed is of another repository, or the call overrules it.
     let observed = if directed || elsewhere { &nothing } else { scene.observed };
+    let said;
+    let observed = match keys::push_default(line) {
+        Some(value) => {
+            said = observed.pushing_by(value);
+            &said
+        }
+        None => observed,
+    };
     let remote = remote::of(line, observed);
     let push = push::of(line, observed, directed);
     Facts(vec![
@@ -87,12 +99,22 @@ pub(super) fn facts(line: &CommandLine<'_>, scene: &Scene<'_>) -> Facts {
         ("delete", push.delete),
         ("tags", push.tags),
         ("unclear", push.unclear),
+        ("symbolic", symbolic(line)),
         ("config", keys),
+        ("configures", effective),
         ("setting", keys::settings(line)),
         ("directories", paths::directories(line, base.as_deref())),
         ("writes", paths::writes(line, base.as_deref())),
         ("loses", loses::of(line)),
     ])
+}
+
+/// The ref that a call makes stand for another one.
+fn symbolic(line: &CommandLine<'_>) -> Value {
+    match (line.subcommand.as_slice(), line.operands.as_slice()) {
+        (["symbolic-ref", ..], [name, _, ..]) => one(name),
+        _ => none(),
+    }
 }
 
 /// A call has nothing of the kind.

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 pub struct Observed {
     /// The branch that is checked out.
     pub head: Option<Vec<u8>>,
+    /// A ref that the call names stands for another one, or may.
+    pub symbolic: bool,
     /// What its configuration says.
     pub(crate) config: Option<Config>,
 }
@@ -23,6 +25,8 @@ pub(crate) struct Config {
     pub(crate) push_default: Option<Vec<u8>>,
     pub(crate) remote_push_default: Option<Vec<u8>>,
     pub(crate) follow_tags: bool,
+    /// A push pushes in submodules too, or may.
+    pub(crate) recurses: bool,
     /// Addresses are rewritten.
     pub(crate) rewrites: bool,
     pub(crate) remotes: BTreeMap<Vec<u8>, Remote>,
@@ -47,17 +51,32 @@ pub(crate) struct Branch {
     pub(crate) merge: Option<Vec<u8>>,
 }
 
+impl Observed {
+    /// The same, where the call itself says `push.default`.
+    pub(super) fn pushing_by(&self, value: &[u8]) -> Observed {
+        let mut said = self.clone();
+        if let Some(config) = &mut said.config {
+            config.push_default = Some(value.to_vec());
+        }
+        said
+    }
+}
+
 /// Reads what `.git/HEAD` and the configuration files hold. Several files are
 /// given one after another, the strongest last, each ending in a new line.
 pub fn observe(head: &[u8], config: &[u8]) -> Observed {
-    Observed { head: branch_of(head), config: read(config) }
+    let config = read(config);
+    // Where it is unusual, the branch may be elsewhere.
+    let head = config.as_ref().and_then(|_| branch_of(head));
+    Observed { head, symbolic: false, config }
 }
 
 fn branch_of(head: &[u8]) -> Option<Vec<u8>> {
     let line = head.strip_suffix(b"\n").unwrap_or(head);
     let name = line.strip_prefix(b"ref: refs/heads/")?;
     let plain = |byte: &u8| !byte.is_ascii_whitespace() && !byte.is_ascii_control();
-    (!name.is_empty() && name.iter().all(plain)).then(|| name.to_vec())
+    // `.invalid`: the refs are kept in another form, and HEAD as well.
+    (!name.is_empty() && name != b".invalid" && name.iter().all(plain)).then(|| name.to_vec())
 }
 
 /// Where in the file a member stands.
@@ -133,7 +152,21 @@ fn member(config: &mut Config, section: &Section, line: &[u8]) -> Option<()> {
         (b"push", None, b"followtags") => config.follow_tags = flag()?,
         (b"remote", None, b"pushdefault") => config.remote_push_default = Some(text()?),
         (b"url", Some(_), b"insteadof" | b"pushinsteadof") => config.rewrites = true,
+        (b"push", None, b"recursesubmodules") => {
+            let plain = value.is_none_or(is_plain).then_some(value)?;
+            config.recurses |= !matches!(plain, Some(b"no" | b"check" | b"false"));
+        }
+        (b"submodule", None, b"recurse") => config.recurses |= flag()?,
         (b"extensions", None, b"worktreeconfig") => return (!flag()?).then_some(()),
+        (b"extensions", None, b"refstorage") => return (value? == b"files").then_some(()),
+        (
+            b"extensions",
+            None,
+            b"partialclone" | b"noop" | b"noop-v1" | b"objectformat" | b"preciousobjects"
+            | b"relativeworktrees",
+        ) => {}
+        // Refs, or the configuration, may be anywhere.
+        (b"extensions", _, _) => return None,
         (b"remote", Some(name), key) => {
             let remote = config.remotes.entry(name.clone()).or_default();
             match key {
@@ -175,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_usual_repository_is_understood() {
-        let Observed { head, config } = observe(b"ref: refs/heads/feature/x\n", USUAL);
+        let Observed { head, config, .. } = observe(b"ref: refs/heads/feature/x\n", USUAL);
         assert_eq!(head.as_deref(), Some(b"feature/x".as_slice()));
         let config = config.unwrap();
         assert_eq!(config.remotes[b"origin".as_slice()].urls, [b"git@github.com:o/r.git"]);
@@ -188,6 +221,19 @@ mod tests {
         let rewritten = observe(b"", b"[url \"https://evil/\"]\ninsteadOf = https://github.com/\n");
         assert!(rewritten.config.unwrap().rewrites);
         assert_eq!(observe(b"", b"").config, Some(Config::default()));
+        let known = b"[extensions]\nobjectFormat = sha256\npartialClone = origin\nnoop = x\n\
+            refStorage = files\nworktreeConfig = false\n";
+        assert_eq!(observe(b"", known).config, Some(Config::default()));
+        assert_eq!(observe(b"ref: refs/heads/a\n", b"[include]\npath = x\n"), Observed::default());
+        for (text, wanted) in [
+            (&b"[push]\nrecurseSubmodules = on-demand"[..], true),
+            (b"[push]\nrecurseSubmodules", true),
+            (b"[push]\nrecurseSubmodules = check", false),
+            (b"[submodule]\nrecurse = true", true),
+            (b"[submodule]\nrecurse = no", false),
+        ] {
+            assert_eq!(observe(b"", text).config.unwrap().recurses, wanted);
+        }
     }
 
     #[test]
@@ -209,6 +255,10 @@ mod tests {
             b"[remote \"origin\"\nurl = x",
             b"[push]\nfollowTags = maybe",
             b"[extensions]\nworktreeConfig = true",
+            b"[extensions]\nrefStorage = reftable",
+            b"[extensions]\nlater = 1",
+            b"[push]\nrecurseSubmodules = \"no\"",
+            b"[extensions \"x\"]\nnoop = 1",
             b"url = x",
             b"[push]\ndefault ; x",
             b"\xef\xbb\xbf[push]\ndefault = nothing",
@@ -220,6 +270,7 @@ mod tests {
             &b"0123456789abcdef0123456789abcdef01234567\n"[..],
             b"ref: refs/remotes/origin/main\n",
             b"ref: refs/heads/\n",
+            b"ref: refs/heads/.invalid\n",
             b"ref: refs/heads/a b\n",
             b"ref: refs/heads/a\nb\n",
             b"",

@@ -39,8 +39,8 @@ pub(super) fn of(line: &CommandLine<'_>, observed: &Observed, directed: bool) ->
         any = true;
         match spec {
             b"tag" if !plumbing => match specs.next() {
-                Some(name) => refs.name(&[b"refs/tags/", name].concat()),
-                None => refs.unknown = true,
+                Some(name) if !observed.symbolic => refs.name(&[b"refs/tags/", name].concat()),
+                _ => refs.unknown = true,
             },
             // Names, not refspecs; git refuses a colon in them.
             name if deletes => refs.name(name),
@@ -61,8 +61,10 @@ pub(super) fn of(line: &CommandLine<'_>, observed: &Observed, directed: bool) ->
         || options::any_global(line, &["--namespace"])
         || options::own_values(line, &["--recurse-submodules"])
             .any(|value| !matches!(value, b"no" | b"check"));
+    let submodules = observed.config.as_ref().is_some_and(|config| config.recurses)
+        && !options::surely_not(line, &["--recurse-submodules"]);
     let mut unsure = many;
-    if mirror || hidden {
+    if mirror || hidden || submodules {
         refs.unknown = true;
     } else if !any {
         unsure = !by_configuration(&mut refs, line, observed);
@@ -93,13 +95,63 @@ pub(super) fn of(line: &CommandLine<'_>, observed: &Observed, directed: bool) ->
     }
 }
 
+/// The files of the refs that a push names without their other half: where one
+/// stands for another ref, git pushes to that.
+pub(super) fn looked_up(line: &CommandLine<'_>) -> Vec<Vec<u8>> {
+    let pushes = matches!(line.subcommand.as_slice(), ["push", ..]);
+    let deletes = options::any_own(line, &["--delete"]);
+    if !pushes || deletes || line.operands.len() > MANY {
+        return Vec::new();
+    }
+    let mut files = Vec::new();
+    let mut specs = line.operands.iter().skip(1).copied();
+    while let Some(spec) = specs.next() {
+        let name = spec.strip_prefix(b"+").unwrap_or(spec);
+        let whole = name.contains(&b':') || name.contains(&b'*') || name.starts_with(b"^");
+        match name {
+            b"tag" => {
+                let tag = specs.next().map(|name| [b"refs/tags/", name].concat());
+                files.extend(tag);
+            }
+            _ if whole || name.is_empty() => {}
+            // The branch that is checked out is looked at anyway.
+            b"HEAD" | b"@" => files.extend(spelled(b"HEAD").skip(1)),
+            name => files.extend(spelled(name)),
+        }
+    }
+    files
+}
+
+/// Where git looks for a ref of that name.
+fn spelled(name: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    const PLACES: [(&[u8], &[u8]); 6] = [
+        (b"", b""),
+        (b"refs/", b""),
+        (b"refs/tags/", b""),
+        (b"refs/heads/", b""),
+        (b"refs/remotes/", b""),
+        (b"refs/remotes/", b"/HEAD"),
+    ];
+    PLACES.iter().map(move |(before, after)| [before, name, after].concat())
+}
+
 /// The configuration that names without a colon are looked up in, where it is
 /// known, and has no refspecs of its own for the remote.
 fn named_only<'a>(line: &CommandLine<'_>, observed: &'a Observed) -> Option<&'a Config> {
     let config = observed.config.as_ref()?;
     let name = remote::push_name(line, observed)?;
     let says = config.remotes.get(&name);
+    // Git takes the ref that a symbolic one stands for.
+    if observed.symbolic || says.is_none() && strange(&name) {
+        return None;
+    }
     (!says.is_some_and(|remote| remote.has_refspecs || remote.mirror)).then_some(config)
+}
+
+/// The name of a remote that the configuration does not have: git may find what
+/// it does elsewhere. `origin` is what git takes where nothing is said.
+fn strange(name: &[u8]) -> bool {
+    name != b"origin" && !name.iter().any(|byte| matches!(byte, b'/' | b':' | b'.'))
 }
 
 /// A refspec without a colon: git goes by the configuration to find its other
@@ -131,8 +183,9 @@ fn by_configuration(refs: &mut Refs, line: &CommandLine<'_>, observed: &Observed
         refs.unknown = true;
         return false;
     };
+    let strange = strange(&remote);
     let remote = config.remotes.get(&remote);
-    if remote.is_some_and(|remote| remote.has_refspecs || remote.mirror) {
+    if remote.map_or(strange, |remote| remote.has_refspecs || remote.mirror) {
         refs.unknown = true;
         return false;
     }
