@@ -90,13 +90,19 @@ impl Marks {
         let span = 1u64 << BITS;
         let above = up.checked_sub(self.base).filter(|number| *number < span);
         let below = self.base.checked_sub(down).filter(|number| *number < span);
-        match (above, below) {
-            (Some(a), Some(b)) if a == b && a >> CALL_BITS == u64::from(self.server) => {
-                u32::try_from(a & 0xffff_ffff).map_or(Found::Broken, Found::Call)
-            }
-            (None, None) if up > self.base && down > self.base => Found::Unmarked,
-            _ => Found::Broken,
+        let number = match (above, below) {
+            (None, None) if up > self.base && down > self.base => return Found::Unmarked,
+            (Some(a), Some(b)) if a == b => a,
+            // One of the two is still as high as before: it is just being marked, or
+            // was while it was looked at. None that has shed its mark can look so.
+            (Some(a), None) if down > self.base => a,
+            (None, Some(b)) if up > self.base => b,
+            _ => return Found::Broken,
+        };
+        if number >> CALL_BITS != u64::from(self.server) {
+            return Found::Broken;
         }
+        u32::try_from(number & 0xffff_ffff).map_or(Found::Broken, Found::Call)
     }
 }
 
@@ -148,6 +154,13 @@ mod tests {
         for call in [0, 1, 77, u32::MAX] {
             let [up, down] = marks.mark(call).limits;
             assert_eq!(marks.classify([up, down]), Found::Call(call));
+            // Between the one and the other, and read between them.
+            for unset in [(1 << 60) + (1 << 56), u64::MAX] {
+                assert_eq!(marks.classify([up, unset]), Found::Call(call));
+                if call > 0 {
+                    assert_eq!(marks.classify([unset, down]), Found::Call(call));
+                }
+            }
             // Every way to lower one or both, the other call's values included.
             let other = marks.mark(call.wrapping_sub(1)).limits;
             for lowered in [[up - 1, down], [up, down - 1], [up - 1, down - 1], [0, 0], [up, 0]] {
