@@ -91,7 +91,9 @@ fn define(site: &Site, at: &Path, program: &str, rules: Rules) {
             std::fs::set_permissions(&grammar, PermissionsExt::from_mode(0o644)).expect("chmod");
             text.replacen("set = { ", &format!("set = {{ {own}, "), 1)
         }
-        (Rules::Shipped, _) => format!("{bare}{EXAMPLE}"),
+        (Rules::Shipped, Some("true")) => format!("{bare}{EXAMPLE}"),
+        // A shell and the like: what shows that the same work is compared.
+        (Rules::Shipped, _) => bare,
     };
     std::fs::write(folder.join("tool.toml"), text).expect("a definition");
     // A definition that others may change is refused, whatever the umask here.

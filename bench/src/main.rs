@@ -66,14 +66,14 @@ const FULL: Amount = Amount {
 
 const QUICK: Amount = Amount {
     singles: [
-        (Work::True, bound(150, 20)),
-        (Work::Version, bound(100, 20)),
-        (Work::Status, bound(100, 20)),
+        (Work::True, bound(300, 20)),
+        (Work::Version, bound(200, 20)),
+        (Work::Status, bound(150, 20)),
     ],
     bulk: bound(3, 25),
     crowds: bound(1, 10),
     window: Duration::from_millis(400),
-    memory: 1_000,
+    memory: 10_000,
     trees: bound(200, 5),
 };
 

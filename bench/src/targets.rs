@@ -102,7 +102,7 @@ fn sizes(results: &Results) -> Vec<Line> {
     let kib = client.bytes as f64 / 1024.0;
     let number = |value: f64| Some((value, format!("{value:.0}")));
     let idle = memory.idle.map(|kib| kib as f64 / 1024.0);
-    let growth = if results.quick { None } else { memory.growth() };
+    let growth = memory.growth();
     vec![
         line("client, KiB".into(), Want::AtMost(32.0, 12.0), Some((kib, format!("{kib:.1}")))),
         line("client, page faults".into(), Want::AtMost(10.0, 6.0), number(client.faults)),
