@@ -170,8 +170,8 @@ impl Policy {
 
     /// What has to be observed before `judge` knows all that can be known.
     pub fn wants(&self, args: &[&[u8]]) -> Wants {
-        // Most calls of most tools: not even read.
-        if self.module == Module::None || self.grammar.is_none() {
+        // Calls of most tools are read once: to be judged.
+        if !self.module.observes() || self.grammar.is_none() {
             return Wants::Nothing;
         }
         self.module.wants(&self.read(args))

@@ -104,6 +104,11 @@ impl Module {
         }
     }
 
+    /// Whether there are calls for which something has to be observed.
+    pub fn observes(self) -> bool {
+        self == Module::Git
+    }
+
     /// What has to be observed before `facts` can tell all.
     pub fn wants(self, line: &CommandLine<'_>) -> Wants {
         match self {

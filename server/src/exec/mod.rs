@@ -6,6 +6,7 @@
 //!
 //! - `plan`       what is to run: immutable
 //! - `reaper`     starts processes and is the only one that waits for them
+//! - `report`     how it ended, or why it never began
 //! - `run`        one call: start, supervise, collect
 //! - `supervise`  what ends a call: exit, timeout, the caller's death, a stop
 //! - `hear`       what the caller asks meanwhile, and what it is told
@@ -25,6 +26,7 @@ mod output;
 mod plan;
 mod plumbing;
 mod reaper;
+mod report;
 mod run;
 mod supervise;
 mod terminal;
@@ -35,6 +37,7 @@ pub(crate) use leader::{VERB as LEADER_VERB, lead};
 pub(crate) use output::{Chunk, Seen, Source};
 pub(crate) use plan::Plan;
 pub(crate) use plumbing::Io;
-pub(crate) use run::{Executor, Report, RunError, Running};
+pub(crate) use report::{Report, RunError};
+pub(crate) use run::{Executor, Running};
 pub(crate) use supervise::Outcome;
 pub(crate) use tree::{Trees, sweep_leftovers};

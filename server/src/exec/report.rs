@@ -1,0 +1,56 @@
+//! How a call ended, or why it never began.
+
+use nix::errno::Errno;
+use tool_protocol::Signal;
+
+use super::output::Seen;
+use super::supervise::Outcome;
+use crate::os::process::Exit;
+
+/// How a call ended, and its captured output.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// What ended it.
+    pub(crate) outcome: Outcome,
+    /// Captured only.
+    pub(crate) stdout: Vec<u8>,
+    /// Captured only.
+    pub(crate) stderr: Vec<u8>,
+    /// Bytes that passed here.
+    pub(crate) seen: Seen,
+    /// Processes of the call that could not be killed.
+    pub(crate) unkillable: usize,
+}
+
+impl Report {
+    /// Of a tool that was to be ended by a signal before it was started.
+    pub(crate) fn ended_by(signal: Signal) -> Report {
+        Report::of(Outcome::Exited(Exit::Signal(signal.number())))
+    }
+
+    /// Without output.
+    pub(super) fn of(outcome: Outcome) -> Report {
+        let seen = Seen::default();
+        Report { outcome, stdout: Vec::new(), stderr: Vec::new(), seen, unkillable: 0 }
+    }
+}
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// No process, no descriptor, no memory at this moment.
+    #[error("cannot start a process: {0}")]
+    Resources(#[source] Errno),
+    /// The kernel does not allow it, now or later.
+    #[error("cannot start a process: {0}")]
+    Forbidden(#[source] Errno),
+    /// The directory was there and could not be entered.
+    #[error("cannot enter the directory: {0}")]
+    Directory(#[source] Errno),
+    /// There is no terminal to be had.
+    #[error("cannot make a terminal: {0}")]
+    Terminal(#[source] Errno),
+    /// The program could not be executed.
+    #[error("cannot execute: {0}")]
+    Exec(#[source] Errno),
+}
