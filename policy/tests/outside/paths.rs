@@ -2,8 +2,8 @@
 
 use crate::support::known;
 
-/// Seen from `/work/sub`; the first matcher is `/work`, the second `.`, the third
-/// `@roots` (`/work` and `/other`).
+/// Seen from `/base/sub`; the first matcher is `/base`, the second `.`, the third
+/// `@roots` (`/base` and `/other`).
 const PATHS: &[(&str, &str, &str, &str)] = &[
     // The directory itself, and what is in it.
     (".", "yes", "yes", "yes"),
@@ -38,7 +38,7 @@ const PATHS: &[(&str, &str, &str, &str)] = &[
     ("C:\\x", "yes", "yes", "yes"),
     ("%2e%2e/x", "yes", "yes", "yes"),
     ("file:///etc/passwd", "yes", "yes", "yes"),
-    ("work", "yes", "yes", "yes"),
+    ("base", "yes", "yes", "yes"),
     ("etc/passwd", "yes", "yes", "yes"),
     ("proc/self/root", "yes", "yes", "yes"),
     // Upwards: the directory is resolved, so its own `..` lead where they say.
@@ -58,18 +58,18 @@ const PATHS: &[(&str, &str, &str, &str)] = &[
     ("../../", "no", "no", "no"),
     ("../../..", "no", "no", "no"),
     ("../../../../../..", "no", "no", "no"),
-    ("../../work", "yes", "no", "yes"),
-    ("../../work/sub", "yes", "yes", "yes"),
-    ("../../work/sub/a", "yes", "yes", "yes"),
-    ("../../work-evil", "no", "no", "no"),
-    ("../../worker/x", "no", "no", "no"),
+    ("../../base", "yes", "no", "yes"),
+    ("../../base/sub", "yes", "yes", "yes"),
+    ("../../base/sub/a", "yes", "yes", "yes"),
+    ("../../base-evil", "no", "no", "no"),
+    ("../../baseer/x", "no", "no", "no"),
     ("../../wor", "no", "no", "no"),
     ("../../other", "no", "no", "yes"),
     ("../../other/x", "no", "no", "yes"),
     ("../../other2", "no", "no", "no"),
     ("../../etc/passwd", "no", "no", "no"),
     ("../../../etc/passwd", "no", "no", "no"),
-    ("../../../../../work/sub/a", "yes", "yes", "yes"),
+    ("../../../../../base/sub/a", "yes", "yes", "yes"),
     (".//..//..//etc", "no", "no", "no"),
     ("././../a", "yes", "no", "yes"),
     // Behind a name `..` leads wherever a symlink led.
@@ -81,30 +81,30 @@ const PATHS: &[(&str, &str, &str, &str)] = &[
     ("a/../../..", "unknown", "unknown", "unknown"),
     ("a/../../../etc/passwd", "unknown", "unknown", "unknown"),
     ("../a/../b", "unknown", "unknown", "unknown"),
-    ("../../work/../etc", "unknown", "unknown", "unknown"),
+    ("../../base/../etc", "unknown", "unknown", "unknown"),
     (".../..", "unknown", "unknown", "unknown"),
     (" /../x", "unknown", "unknown", "unknown"),
     // Absolute.
     ("/", "no", "no", "no"),
     ("//", "no", "no", "no"),
     ("/.", "no", "no", "no"),
-    ("/work", "yes", "no", "yes"),
-    ("/work/", "yes", "no", "yes"),
-    ("/work//", "yes", "no", "yes"),
-    ("//work", "yes", "no", "yes"),
-    ("///work///a", "yes", "no", "yes"),
-    ("/./work/./a", "yes", "no", "yes"),
-    ("/work/.", "yes", "no", "yes"),
-    ("/work/sub", "yes", "yes", "yes"),
-    ("/work/sub/", "yes", "yes", "yes"),
-    ("/work//sub/./a", "yes", "yes", "yes"),
-    ("/work/sub2", "yes", "no", "yes"),
-    ("/work/su", "yes", "no", "yes"),
-    ("/work-evil", "no", "no", "no"),
-    ("/work-evil/sub", "no", "no", "no"),
-    ("/work.", "no", "no", "no"),
-    ("/work ", "no", "no", "no"),
-    ("/workx", "no", "no", "no"),
+    ("/base", "yes", "no", "yes"),
+    ("/base/", "yes", "no", "yes"),
+    ("/base//", "yes", "no", "yes"),
+    ("//base", "yes", "no", "yes"),
+    ("///base///a", "yes", "no", "yes"),
+    ("/./base/./a", "yes", "no", "yes"),
+    ("/base/.", "yes", "no", "yes"),
+    ("/base/sub", "yes", "yes", "yes"),
+    ("/base/sub/", "yes", "yes", "yes"),
+    ("/base//sub/./a", "yes", "yes", "yes"),
+    ("/base/sub2", "yes", "no", "yes"),
+    ("/base/su", "yes", "no", "yes"),
+    ("/base-evil", "no", "no", "no"),
+    ("/base-evil/sub", "no", "no", "no"),
+    ("/base.", "no", "no", "no"),
+    ("/base ", "no", "no", "no"),
+    ("/basex", "no", "no", "no"),
     ("/wor", "no", "no", "no"),
     ("/WORK", "no", "no", "no"),
     ("/Work/sub", "no", "no", "no"),
@@ -113,27 +113,27 @@ const PATHS: &[(&str, &str, &str, &str)] = &[
     ("/others", "no", "no", "no"),
     ("/etc", "no", "no", "no"),
     ("/etc/passwd", "no", "no", "no"),
-    ("/etc/work", "no", "no", "no"),
-    ("/home/work/sub", "no", "no", "no"),
+    ("/etc/base", "no", "no", "no"),
+    ("/home/base/sub", "no", "no", "no"),
     ("/..", "no", "no", "no"),
     ("/../..", "no", "no", "no"),
-    ("/../work", "yes", "no", "yes"),
-    ("/../work/sub", "yes", "yes", "yes"),
+    ("/../base", "yes", "no", "yes"),
+    ("/../base/sub", "yes", "yes", "yes"),
     ("/../etc", "no", "no", "no"),
-    ("/work/..", "unknown", "unknown", "unknown"),
-    ("/work/../etc", "unknown", "unknown", "unknown"),
-    ("/work/sub/..", "unknown", "unknown", "unknown"),
-    ("/work/sub/../../etc", "unknown", "unknown", "unknown"),
-    ("/etc/../work", "unknown", "unknown", "unknown"),
-    ("/work/a/../../work-evil", "unknown", "unknown", "unknown"),
+    ("/base/..", "unknown", "unknown", "unknown"),
+    ("/base/../etc", "unknown", "unknown", "unknown"),
+    ("/base/sub/..", "unknown", "unknown", "unknown"),
+    ("/base/sub/../../etc", "unknown", "unknown", "unknown"),
+    ("/etc/../base", "unknown", "unknown", "unknown"),
+    ("/base/a/../../base-evil", "unknown", "unknown", "unknown"),
     // The kernel's own links.
     ("/proc", "no", "no", "no"),
     ("/proc/self/root", "unknown", "unknown", "unknown"),
-    ("/proc/self/root/work/sub", "unknown", "unknown", "unknown"),
+    ("/proc/self/root/base/sub", "unknown", "unknown", "unknown"),
     ("/proc/self/cwd/a", "unknown", "unknown", "unknown"),
     ("/proc/1/root/etc/passwd", "unknown", "unknown", "unknown"),
     ("//proc//self/fd/3", "unknown", "unknown", "unknown"),
-    ("../../proc/self/root/work", "unknown", "unknown", "unknown"),
+    ("../../proc/self/root/base", "unknown", "unknown", "unknown"),
     ("/dev/fd/3", "unknown", "unknown", "unknown"),
     ("/dev/fd", "unknown", "unknown", "unknown"),
     ("/dev/null", "no", "no", "no"),
@@ -147,8 +147,8 @@ fn a_path_is_beneath_a_root_by_its_components_and_by_nothing_else() {
     assert!(PATHS.len() >= 120, "{}", PATHS.len());
     for (path, root, here, roots) in PATHS {
         let word = path.as_bytes();
-        assert_eq!(known("{ beneath = \"/work\" }", word), *root, "/work: {path:?}");
-        assert_eq!(known("{ beneath = \"/work/\" }", word), *root, "/work/: {path:?}");
+        assert_eq!(known("{ beneath = \"/base\" }", word), *root, "/base: {path:?}");
+        assert_eq!(known("{ beneath = \"/base/\" }", word), *root, "/base/: {path:?}");
         assert_eq!(known("{ beneath = \".\" }", word), *here, ".: {path:?}");
         assert_eq!(known("{ beneath = \"@roots\" }", word), *roots, "@roots: {path:?}");
         let opposite = match *root {
@@ -156,22 +156,22 @@ fn a_path_is_beneath_a_root_by_its_components_and_by_nothing_else() {
             "no" => "yes",
             other => other,
         };
-        assert_eq!(known("{ not = { beneath = \"/work\" } }", word), opposite, "not: {path:?}");
+        assert_eq!(known("{ not = { beneath = \"/base\" } }", word), opposite, "not: {path:?}");
     }
 }
 
 #[test]
 fn paths_are_bytes() {
     for (path, wanted) in [
-        (&b"/work/\xff"[..], "yes"),
+        (&b"/base/\xff"[..], "yes"),
         (b"\xff\xfe", "yes"),
-        (b"/work\xff", "no"),
+        (b"/base\xff", "no"),
         (b"/wor\xc3\xab", "no"),
         (b"../\xff/../x", "unknown"),
     ] {
-        assert_eq!(known("{ beneath = \"/work\" }", path), wanted, "{}", path.escape_ascii());
+        assert_eq!(known("{ beneath = \"/base\" }", path), wanted, "{}", path.escape_ascii());
     }
     let long = [b"a/".repeat(60_000), b"b".to_vec()].concat();
-    assert_eq!(known("{ beneath = \"/work\" }", &long), "yes");
+    assert_eq!(known("{ beneath = \"/base\" }", &long), "yes");
     assert_eq!(known("{ beneath = \"/\" }", b"/anything"), "yes");
 }

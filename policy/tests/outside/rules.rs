@@ -287,7 +287,7 @@ fn the_directory_counts_as_it_is_and_one_that_is_not_known_for_the_worst() {
         id = "prod"
         reason = "x"
         decision = "deny"
-        directory = { beneath = "/work/prod" }
+        directory = { beneath = "/base/prod" }
         [[rule]]
         id = "work"
         reason = "x"
@@ -296,16 +296,16 @@ fn the_directory_counts_as_it_is_and_one_that_is_not_known_for_the_worst() {
     "#;
     let policy = policy("tool", text);
     for (directory, rule) in [
-        ("/work/prod", "prod"),
-        ("/work/prod/deep", "prod"),
-        ("/work/production", "work"),
-        ("/work", "work"),
+        ("/base/prod", "prod"),
+        ("/base/prod/deep", "prod"),
+        ("/base/production", "work"),
+        ("/base", "work"),
         ("/elsewhere", "default"),
         ("", "prod"),
     ] {
         let scene = Scene {
             directory: directory.as_bytes(),
-            roots: &[b"/work".to_vec()],
+            roots: &[b"/base".to_vec()],
             observed: &Observed::default(),
         };
         assert_eq!(policy.judge(&[b"x"], &scene).rule.as_str(), rule, "{directory:?}");
@@ -533,8 +533,8 @@ fn what_was_decided_on_is_what_runs() {
         let plan = Plan {
             argv,
             own: before,
-            directory: b"/work/sub".to_vec(),
-            roots: vec![b"/work".to_vec(), b"/other".to_vec()],
+            directory: b"/base/sub".to_vec(),
+            roots: vec![b"/base".to_vec(), b"/other".to_vec()],
             observed: Observed::default(),
         };
         let alone = judge_words(&policy, &own, &Observed::default());

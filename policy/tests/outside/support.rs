@@ -26,8 +26,8 @@ pub(crate) fn judge_in(policy: &Policy, call: &str, observed: &Observed) -> Verd
 
 /// The same of any words.
 pub(crate) fn judge_words(policy: &Policy, words: &[&[u8]], observed: &Observed) -> Verdict {
-    let roots = [b"/work".to_vec(), b"/other".to_vec()];
-    policy.judge(words, &Scene { directory: b"/work/sub", roots: &roots, observed })
+    let roots = [b"/base".to_vec(), b"/other".to_vec()];
+    policy.judge(words, &Scene { directory: b"/base/sub", roots: &roots, observed })
 }
 
 /// A repository on that branch, with that configuration.
