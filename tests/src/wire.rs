@@ -98,12 +98,18 @@ impl Wire {
 
     pub fn try_recv_frame(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut prefix = [0; 4];
-        match self.stream.read(&mut prefix) {
-            Ok(0) => return Ok(None),
-            // Closed with bytes of ours unread.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
-            Err(error) => return Err(error),
-            Ok(some) => self.stream.read_exact(&mut prefix[some..])?,
+        loop {
+            match self.stream.read(&mut prefix) {
+                Ok(0) => return Ok(None),
+                // A socket with a time limit is not read again by the kernel
+                // when the machine stops and goes on (signal(7)).
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // Closed with bytes of ours unread.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(error) => return Err(error),
+                Ok(some) => self.stream.read_exact(&mut prefix[some..])?,
+            }
+            break;
         }
         let length = u32::from_be_bytes(prefix) as usize;
         if length == 0 || length > MAX_FRAME {
