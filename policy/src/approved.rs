@@ -1,7 +1,7 @@
 //! From something that somebody wants to something that may run.
 //!
-//! Owns: the only ways to an [`Approved`]: a decision that allows, or one that
-//! asks and a consent. What was decided on moves in and is never changed or
+//! Owns: the only ways to an [`Approved`]: a decision that allows, one that asks
+//! and a consent, or one that asks on the wire, where nothing changes without. What was decided on moves in and is never changed or
 //! replaced, so what is approved is what was judged. Must not: offer any other
 //! way; `exec` takes nothing else.
 
@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use crate::judge::{Policy, Verdict};
 use crate::scene::Subject;
+use crate::wire::Asks;
 
 /// Something that may run, unchanged since it was decided on.
 #[derive(Debug)]
@@ -82,6 +83,10 @@ pub fn decide<T: Subject>(policy: &Policy, subject: T) -> Judged<T> {
     let verdict = policy.judge(&subject.args(), &subject.scene());
     match verdict.decision {
         Decision::Allow => Judged::Allowed(Approved { subject, consent: None }, verdict),
+        // It runs: what it asks the gate for is asked about there.
+        Decision::Ask if verdict.asked == Asks::Wire => {
+            Judged::Allowed(Approved { subject, consent: None }, verdict)
+        }
         Decision::Ask => Judged::Asked(Asked { subject }, verdict),
         Decision::Deny => Judged::Denied(subject, verdict),
     }

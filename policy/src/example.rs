@@ -1,7 +1,9 @@
-//! `[[example]]`: calls that a definition says what happens to.
+//! `[[example]]`: calls, and requests, that a definition says what happens to.
 //!
-//! Owns: reading an example, and trying it. A definition whose examples do not
+//! Owns: reading an example of a call, and trying all; `request` has the others. A definition whose examples do not
 //! come out is none. Must not: be used for anything but that.
+
+mod request;
 
 use std::ops::Range;
 
@@ -34,7 +36,10 @@ pub(crate) fn check(
     source: Source<'_>,
 ) -> Result<(), SyntaxError> {
     for (span, table) in tables(entry).map_err(|wrong| source.at(wrong))? {
-        let checked = read(span.clone(), table).and_then(|example| try_out(policy, &example, span));
+        let checked = match table.iter().any(|(key, _)| key.get_ref() == "wire") {
+            true => request::check(policy, span, table),
+            false => read(span.clone(), table).and_then(|it| try_out(policy, &it, span)),
+        };
         checked.map_err(|wrong| source.at(wrong))?;
     }
     Ok(())
@@ -97,17 +102,25 @@ fn try_out(policy: &Policy, example: &Example, span: Range<usize>) -> Result<(),
         observed: &observed,
     };
     let verdict = policy.judge(&args, &scene);
+    compare(&verdict, example.is, example.rule.as_deref(), span)
+}
+
+/// Whether it came out.
+fn compare(
+    verdict: &Verdict,
+    is: Decision,
+    rule: Option<&str>,
+    span: Range<usize>,
+) -> Result<(), Wrong> {
     let by = verdict.rule.as_str();
-    let same =
-        verdict.meant() == example.is && example.rule.as_deref().is_none_or(|rule| rule == by);
-    if same {
+    if verdict.meant() == is && rule.is_none_or(|rule| rule == by) {
         return Ok(());
     }
-    let wanted = match &example.rule {
-        Some(rule) => format!("{} by {rule}", example.is),
-        None => example.is.to_string(),
+    let wanted = match rule {
+        Some(rule) => format!("{is} by {rule}"),
+        None => is.to_string(),
     };
-    Err((span, format!("this example is to be {wanted}, and is {}", told(&verdict))))
+    Err((span, format!("this example is to be {wanted}, and is {}", told(verdict))))
 }
 
 fn told(verdict: &Verdict) -> String {

@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use crate::facts::{Facts, Module, Wants};
 use crate::grammar::{CommandLine, Grammar};
+use crate::needs::Needs;
 use crate::rule::{Call, Rule};
 use crate::scene::Scene;
+use crate::wire::{Asks, Way};
 use crate::{Decision, Mode};
 
 /// What a definition says of the calls of its tool.
@@ -25,6 +27,7 @@ pub struct Policy {
     pub(crate) module: Module,
     pub(crate) rules: Vec<Rule>,
     pub(crate) grammar: Option<Grammar>,
+    pub(crate) way: Way,
 }
 
 /// The member `default`.
@@ -34,11 +37,13 @@ pub(crate) struct Stated {
     pub(crate) line: usize,
     /// The definition has it.
     pub(crate) said: bool,
+    /// When it asks.
+    pub(crate) asked: Asks,
 }
 
 impl Default for Stated {
     fn default() -> Stated {
-        Stated { decision: Decision::Allow, line: 1, said: false }
+        Stated { decision: Decision::Allow, line: 1, said: false, asked: Asks::Start }
     }
 }
 
@@ -69,6 +74,7 @@ impl Default for Policy {
             module: Module::default(),
             rules: Vec::new(),
             grammar: None,
+            way: Way::default(),
         }
     }
 }
@@ -84,6 +90,8 @@ pub enum RuleId {
     Unrestricted,
     /// The command line could not be read.
     Unread,
+    /// No rule: the gate's own `default`.
+    Gate,
 }
 
 impl RuleId {
@@ -94,6 +102,7 @@ impl RuleId {
             RuleId::Default => "default",
             RuleId::Unrestricted => "unrestricted",
             RuleId::Unread => "unread",
+            RuleId::Gate => "gate",
         }
     }
 }
@@ -105,6 +114,8 @@ pub struct Verdict {
     pub decision: Decision,
     /// What would have happened, where the policy only observes.
     pub would: Option<Decision>,
+    /// Where it asks: before the start, or on the wire. Then the call starts.
+    pub asked: Asks,
     /// What it rests on.
     pub rule: RuleId,
     /// Where it asks: the other rules that ask about this call.
@@ -136,36 +147,56 @@ impl Policy {
             facts = facts.unknown();
         }
         let call = Call { line: &line, facts: &facts, scene };
-        let met: Vec<&Rule> = self.rules.iter().filter(|rule| rule.is_met(&call)).collect();
-        let strictest = met
-            .iter()
-            .copied()
-            .reduce(|kept, rule| if rule.decision > kept.decision { rule } else { kept });
+        let gated = self.needs_of(&line, scene, self.way.network) != Needs::Local
+            && !self.module.stays_here(&facts);
+        // What cannot be known yet is plain on the wire.
+        let left = |rule: &Rule| gated && rule.is_left_to_wire(&call);
+        let met = |rule: &Rule| rule.on.call() && rule.is_met(&call) && !left(rule);
+        let later = |rule: &Rule| gated && rule.asks_on_wire();
+        let strictest = self.weigh(met, later, &call);
         let unread = line.unread.as_ref().map(|_| self.unread);
         let mut verdict = match (strictest, unread) {
-            (Some(rule), unread)
-                if unread.is_none_or(|unread| rule.decision >= unread.decision) =>
+            (Some(verdict), unread)
+                if unread.is_none_or(|unread| verdict.decision >= unread.decision) =>
             {
-                by_rule(rule, &call)
+                verdict
             }
             (None, unread)
                 if unread.is_none_or(|unread| self.default.decision > unread.decision) =>
             {
-                self.by_default()
+                self.by_default(gated)
             }
             _ => self.by_unread(&line),
         };
-        if verdict.decision == Decision::Ask {
-            let asks = met.iter().filter(|rule| rule.decision == Decision::Ask);
-            let others = asks.filter(|rule| verdict.rule.as_str() != &*rule.id);
+        verdict.facts = facts;
+        self.carry_out(&mut verdict);
+        verdict
+    }
+
+    /// The strictest rule that is met; among equals the first, and one that asks
+    /// at once before one that asks later.
+    pub(crate) fn weigh(
+        &self,
+        is_met: impl Fn(&Rule) -> bool,
+        later: impl Fn(&Rule) -> bool,
+        call: &Call<'_>,
+    ) -> Option<Verdict> {
+        let met: Vec<&Rule> = self.rules.iter().filter(|rule| is_met(rule)).collect();
+        let asks = |rule: &Rule| rule.decision == Decision::Ask;
+        let before = |rule: &Rule, kept: &Rule| {
+            rule.decision > kept.decision || asks(rule) && asks(kept) && later(kept) && !later(rule)
+        };
+        let strictest = met.iter().copied().reduce(|kept, rule| match before(rule, kept) {
+            true => rule,
+            false => kept,
+        })?;
+        let mut verdict = by_rule(strictest, call);
+        if asks(strictest) {
+            verdict.asked = if later(strictest) { Asks::Wire } else { Asks::Start };
+            let others = met.iter().filter(|rule| asks(rule) && rule.id != strictest.id);
             verdict.also = others.map(|rule| Arc::clone(&rule.id)).collect();
         }
-        verdict.facts = facts;
-        if self.mode == Mode::Observe && verdict.decision != Decision::Allow {
-            verdict.would = Some(verdict.decision);
-            verdict.decision = Decision::Allow;
-        }
-        verdict
+        Some(verdict)
     }
 
     /// What has to be observed before `judge` knows all that can be known.
@@ -174,7 +205,11 @@ impl Policy {
         if !self.module.observes() || self.grammar.is_none() {
             return Wants::Nothing;
         }
-        self.module.wants(&self.read(args))
+        let line = self.read(args);
+        match self.module.wants(&line) {
+            Wants::Nothing => self.wants_of(&line),
+            wants => wants,
+        }
     }
 
     /// The arguments as the grammar reads them; without one all are operands.
@@ -192,8 +227,8 @@ impl Policy {
         }
     }
 
-    fn by_default(&self) -> Verdict {
-        let Stated { decision, line, said } = self.default;
+    fn by_default(&self, gated: bool) -> Verdict {
+        let Stated { decision, line, said, asked } = self.default;
         let rule = if said { RuleId::Default } else { RuleId::Unrestricted };
         let rule = if self.rules.is_empty() { rule } else { RuleId::Default };
         let alone = self.rules.is_empty();
@@ -215,6 +250,9 @@ impl Policy {
         };
         let mut verdict = plain(decision, rule, line, reason);
         verdict.instead = self.by_default.instead.clone().filter(|_| decision != Decision::Allow);
+        if gated && decision == Decision::Ask {
+            verdict.asked = asked;
+        }
         verdict
     }
 
@@ -274,12 +312,13 @@ fn by_rule(rule: &Rule, call: &Call<'_>) -> Verdict {
     verdict
 }
 
-fn plain(
+/// Without anything beside.
+pub(crate) fn plain(
     decision: Decision,
     rule: RuleId,
     line: usize,
     reason: Option<Cow<'static, str>>,
 ) -> Verdict {
-    let (also, facts) = (Vec::new(), Facts::default());
-    Verdict { decision, would: None, rule, also, line, reason, instead: None, facts }
+    let (also, facts, asked) = (Vec::new(), Facts::default(), Asks::Start);
+    Verdict { decision, would: None, asked, rule, also, line, reason, instead: None, facts }
 }

@@ -8,11 +8,11 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::{Definition, NOT_YET, Place, SyntaxError, check_binary, check_timeout, line_at};
+use super::{Definition, Place, SyntaxError, check_binary, check_timeout, line_at};
 
 /// Members of `tool.toml` only. In `tool.json` they would be silently without
 /// effect for every other reader of that format, so they are refused.
-const TOML_ONLY: [&str; 11] = [
+const TOML_ONLY: [&str; 14] = [
     "default",
     "facts",
     "env",
@@ -24,6 +24,9 @@ const TOML_ONLY: [&str; 11] = [
     "grammar",
     "rule",
     "example",
+    "sandbox",
+    "gate",
+    "signing",
 ];
 
 /// Parses the text of a `tool.json`.
@@ -64,7 +67,6 @@ fn take(definition: &mut Definition, name: &str, value: Json) -> Result<(), Stri
         }
         // What the image installs for it: the original's catalog, not ours.
         ("packages", _) => {}
-        (name, _) if NOT_YET.contains(&name) => return Err(super::not_supported(name)),
         (name, _) if TOML_ONLY.contains(&name) => {
             return Err(format!("{name} is a member of tool.toml: write the definition there"));
         }
@@ -193,7 +195,9 @@ mod tests {
             ("{\"x\": {\"y\": 1, \"y\": 2}}", 1, "\"y\" is there twice"),
             ("{\"default\": \"deny\"}", 1, "is a member of tool.toml"),
             ("{\"rule\": []}", 1, "is a member of tool.toml"),
-            ("{\"sandbox\": {}}", 1, "is not supported by this version"),
+            ("{\"sandbox\": {}}", 1, "sandbox is a member of tool.toml"),
+            ("{\n\"gate\": []}", 2, "gate is a member of tool.toml"),
+            ("{\"signing\": null}", 1, "signing is a member of tool.toml"),
             ("{} {}", 1, "trailing characters"),
         ];
         for (text, line, message) in cases {

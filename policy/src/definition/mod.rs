@@ -4,9 +4,14 @@
 //! checks; pure. A definition that fails its own examples is none. Must not:
 //! touch the disk, or let a member pass that would not be enforced.
 
+mod credential;
 mod env;
+pub mod gate;
+mod gates;
 mod json;
 pub(crate) mod read;
+pub mod sandbox;
+pub mod signing;
 mod toml;
 
 use std::path::{Path, PathBuf};
@@ -18,10 +23,6 @@ use crate::Rate;
 
 /// The longest timeout, 7 days: anything more is a slip of the unit.
 const MAX_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-
-/// Members that a later version enforces. Refused, not ignored: whoever wrote
-/// them relies on them.
-const NOT_YET: [&str; 2] = ["sandbox", "gate"];
 
 /// The resources that `[limits]` bounds, besides `concurrent`.
 pub const LIMITS: [&str; 7] = [
@@ -53,6 +54,14 @@ pub struct Definition {
     pub stream: bool,
     /// One line for people.
     pub description: Option<String>,
+    /// What the tool may touch.
+    pub sandbox: sandbox::Sandbox,
+    /// The definition has a `[sandbox]`.
+    pub sandbox_said: bool,
+    /// Where the tool may connect.
+    pub gates: Vec<gate::Gate>,
+    /// How commits and tags are signed.
+    pub signing: Option<signing::Signing>,
     /// What may run.
     pub policy: Policy,
     /// What is worth a look.
@@ -117,8 +126,4 @@ fn check_timeout(seconds: f64) -> Result<Duration, String> {
         Ok(timeout) if !timeout.is_zero() && timeout <= MAX_TIMEOUT => Ok(timeout),
         _ => Err(wrong()),
     }
-}
-
-fn not_supported(member: &str) -> String {
-    format!("{member} is not supported by this version: it would not be enforced")
 }

@@ -97,6 +97,37 @@ pub(crate) fn strings<'a>(entry: Entry<'a, '_>) -> Result<Vec<(Range<usize>, &'a
     }
 }
 
+/// A list of strings, which may be empty, none of them twice. Each with its place.
+pub(crate) fn list<'a>(entry: Entry<'a, '_>) -> Result<Vec<(Range<usize>, &'a str)>, Wrong> {
+    let name = entry.0.get_ref();
+    let mut all: Vec<(Range<usize>, &str)> = Vec::new();
+    for value in array(entry)? {
+        let Some(text) = value.get_ref().as_str() else {
+            return Err((value.span(), format!("each of {name} must be a string")));
+        };
+        if all.iter().any(|(_, known)| *known == text) {
+            return Err((value.span(), format!("{text:?} is in {name} twice")));
+        }
+        all.push((value.span(), text));
+    }
+    Ok(all)
+}
+
+/// One of a few words.
+pub(crate) fn chosen<T: Copy>(entry: Entry<'_, '_>, known: &[(&str, T)]) -> Result<T, Wrong> {
+    let said = string(entry)?;
+    let found = known.iter().find(|(word, _)| *word == said);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let name = entry.0.get_ref();
+        let words: Vec<&str> = known.iter().map(|(word, _)| *word).collect();
+        (entry.1.span(), format!("{name} must be one of {}, not {said:?}", words.join(", ")))
+    })
+}
+
+pub(crate) fn flag(entry: Entry<'_, '_>) -> Result<bool, Wrong> {
+    entry.1.get_ref().as_bool().ok_or_else(|| mismatch(entry, "true or false"))
+}
+
 /// A decision's word.
 pub(crate) fn decision(entry: Entry<'_, '_>) -> Result<crate::Decision, Wrong> {
     let said = string(entry)?;

@@ -3,15 +3,19 @@
 //! Owns: its members, each checked with its line. Must not: pass over anything
 //! that it does not know.
 
+use std::ops::Range;
+
 use toml::Spanned;
-use toml::de::DeValue;
+use toml::de::{DeTable, DeValue};
 
 use super::read::{Entry, Source, Wrong, array, integer, number, string, table, unknown};
+use super::sandbox::{Confined, Network};
 use super::{
-    Definition, Env, LIMITS, NAME_PATTERN, NOT_YET, NamePattern, Place, SyntaxError, check_binary,
-    check_timeout,
+    Definition, Env, LIMITS, NAME_PATTERN, NamePattern, Place, SyntaxError, check_binary,
+    check_timeout, gates, sandbox, signing,
 };
 use crate::rule;
+use crate::wire::Way;
 
 /// Parses the text of a `tool.toml`, and of the `grammar.toml` beside it.
 pub(super) fn parse(
@@ -26,8 +30,10 @@ pub(super) fn parse(
     for entry in parsed.get_ref() {
         take(&mut definition, &mut said, entry, source).map_err(|wrong| source.at(wrong))?;
     }
+    agree(&mut definition, &parsed).map_err(|wrong| source.at(wrong))?;
     let binary = definition.binary.as_deref().and_then(|path| path.file_name()?.to_str());
-    definition.policy = rule::read(tool, binary.unwrap_or(tool), &said, source, grammar)?;
+    let way = Way::new(&definition);
+    definition.policy = rule::read(tool, binary.unwrap_or(tool), &said, way, source, grammar)?;
     Ok(definition)
 }
 
@@ -69,12 +75,49 @@ fn take<'a, 'i>(
                 }
             }
         }
-        name if NOT_YET.contains(&name) => {
-            return Err((key.span(), super::not_supported(name)));
+        "sandbox" => {
+            definition.sandbox = sandbox::read(entry, source)?;
+            definition.sandbox_said = true;
         }
+        "gate" => definition.gates = gates::read(entry, source)?,
+        "signing" => definition.signing = Some(signing::read(entry, source)?),
         _ => return Err(unknown(key, "")),
     }
     Ok(())
+}
+
+/// What members say together; a member that would have no effect is refused.
+fn agree(definition: &mut Definition, parsed: &Spanned<DeTable<'_>>) -> Result<(), Wrong> {
+    let sandbox = &definition.sandbox;
+    // What `stream` serves is what can be looked through.
+    definition.stream |= sandbox.redact;
+    let members =
+        [("gate", !definition.gates.is_empty()), ("signing", definition.signing.is_some())];
+    for (name, said) in members {
+        let wrong = match (sandbox.mode, sandbox.network) {
+            _ if !said => continue,
+            (Confined::Off, _) => format!(
+                "{name} and [sandbox] mode = \"off\" are in one definition: a tool that is not \
+                 confined gets no credential"
+            ),
+            (_, Network::Never) if name == "gate" => {
+                "gate has no effect with [sandbox] network = \"never\"".to_owned()
+            }
+            _ => continue,
+        };
+        return Err((place(parsed, name), wrong));
+    }
+    if sandbox.network == Network::Always && definition.gates.is_empty() {
+        let message = "[sandbox] network = \"always\" needs a [[gate]]: there is no other way out";
+        return Err((place(parsed, "sandbox"), message.to_owned()));
+    }
+    Ok(())
+}
+
+/// Where a member is.
+fn place(parsed: &Spanned<DeTable<'_>>, name: &str) -> Range<usize> {
+    let found = parsed.get_ref().iter().find(|(key, _)| key.get_ref() == name);
+    found.map_or(0..0, |(key, _)| key.span())
 }
 
 fn env(entry: Entry<'_, '_>) -> Result<Env, Wrong> {
@@ -231,15 +274,6 @@ mod tests {
             let error = parse(text).unwrap_err();
             assert_eq!(error.line, line, "{text}: {error:?}");
             assert!(error.message.contains(message), "{text}: {error:?}");
-        }
-    }
-
-    #[test]
-    fn what_would_not_be_enforced_is_refused() {
-        for text in ["[sandbox]\nmode = \"off\"", "[[gate]]\nadapter = \"git\""] {
-            let error = parse(text).unwrap_err();
-            let expected = "is not supported by this version: it would not be enforced";
-            assert!(error.message.ends_with(expected), "{error:?}");
         }
     }
 }

@@ -8,10 +8,10 @@
 //! - `options` asking a command line for its options
 //! - `git`, `gh`, `npm`   what is known of these tools
 
-mod gh;
+pub(crate) mod gh;
 pub mod git;
 mod npm;
-mod options;
+pub(crate) mod options;
 mod value;
 
 pub use self::git::Observed;
@@ -55,7 +55,7 @@ pub enum Kind {
 }
 
 /// A row of a module's list of facts.
-const fn fact(name: &'static str, kind: Kind, about: &'static str) -> Fact {
+pub(crate) const fn fact(name: &'static str, kind: Kind, about: &'static str) -> Fact {
     Fact { name, kind, about }
 }
 
@@ -72,6 +72,12 @@ pub enum Wants {
         path: Vec<u8>,
         /// Refs that may stand for others, as their files are named.
         refs: Vec<Vec<u8>>,
+    },
+    /// Whether the repository that this path lies in fetches the objects that it
+    /// lacks: a partial clone.
+    Promisor {
+        /// Where to look for it.
+        path: Vec<u8>,
     },
 }
 
@@ -115,6 +121,11 @@ impl Module {
             Module::Git => git::wants(line),
             Module::None | Module::Gh | Module::Npm => Wants::Nothing,
         }
+    }
+
+    /// Whether a call is known to go to no host: what it changes never comes by a gate.
+    pub(crate) fn stays_here(self, facts: &Facts) -> bool {
+        self == Module::Git && git::is_local(facts)
     }
 
     /// What is known of a call.

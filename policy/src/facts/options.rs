@@ -19,24 +19,24 @@ fn all<'l, 'a>(
 }
 
 /// Whether one of them was given, and holds.
-pub(super) fn any(line: &CommandLine<'_>, spellings: &[&str]) -> bool {
+pub(crate) fn any(line: &CommandLine<'_>, spellings: &[&str]) -> bool {
     all(line, spellings).next().is_some()
 }
 
 /// Whether one of them was given, and nothing takes it back.
-pub(super) fn surely(line: &CommandLine<'_>, spellings: &[&str]) -> bool {
+pub(crate) fn surely(line: &CommandLine<'_>, spellings: &[&str]) -> bool {
     let mut all = line.options.iter().filter(|given| is_one(given, spellings)).peekable();
     all.peek().is_some() && all.all(|given| !given.negated)
 }
 
 /// Whether one of them was taken back, and never given.
-pub(super) fn surely_not(line: &CommandLine<'_>, spellings: &[&str]) -> bool {
+pub(crate) fn surely_not(line: &CommandLine<'_>, spellings: &[&str]) -> bool {
     let mut all = line.options.iter().filter(|given| is_one(given, spellings)).peekable();
     all.peek().is_some() && all.all(|given| given.negated)
 }
 
 /// The values of those that were given.
-pub(super) fn values<'l, 'a>(
+pub(crate) fn values<'l, 'a>(
     line: &'l CommandLine<'a>,
     spellings: &'l [&str],
 ) -> impl Iterator<Item = &'a [u8]> {
@@ -45,12 +45,12 @@ pub(super) fn values<'l, 'a>(
 
 /// Whether one of the command's own was given: `git switch -C` is another
 /// option than `git -C`.
-pub(super) fn any_own(line: &CommandLine<'_>, spellings: &[&str]) -> bool {
+pub(crate) fn any_own(line: &CommandLine<'_>, spellings: &[&str]) -> bool {
     all(line, spellings).any(|given| !given.option.global())
 }
 
 /// The values of the command's own.
-pub(super) fn own_values<'l, 'a>(
+pub(crate) fn own_values<'l, 'a>(
     line: &'l CommandLine<'a>,
     spellings: &'l [&str],
 ) -> impl Iterator<Item = &'a [u8]> {
@@ -58,12 +58,12 @@ pub(super) fn own_values<'l, 'a>(
 }
 
 /// Whether one of the tool's own was given, before the command.
-pub(super) fn any_global(line: &CommandLine<'_>, spellings: &[&str]) -> bool {
+pub(crate) fn any_global(line: &CommandLine<'_>, spellings: &[&str]) -> bool {
     all(line, spellings).any(|given| given.option.global())
 }
 
 /// The values of the tool's own.
-pub(super) fn global_values<'l, 'a>(
+pub(crate) fn global_values<'l, 'a>(
     line: &'l CommandLine<'a>,
     spellings: &'l [&str],
 ) -> impl Iterator<Item = &'a [u8]> {

@@ -50,7 +50,7 @@ impl<'a> Text<'a> {
 
     /// It has this other name too.
     #[must_use]
-    pub(crate) fn or(mut self, other: impl Into<Vec<u8>>) -> Text<'a> {
+    pub fn or(mut self, other: impl Into<Vec<u8>>) -> Text<'a> {
         let other = other.into();
         if *self.bytes != *other && !self.others.contains(&other) {
             self.others.push(other);
@@ -60,14 +60,14 @@ impl<'a> Text<'a> {
 
     /// Its `*` stand for whatever is there.
     #[must_use]
-    pub(crate) fn open(mut self) -> Text<'a> {
+    pub fn open(mut self) -> Text<'a> {
         self.open = true;
         self
     }
 
     /// Small and capital letters are the same in it.
     #[must_use]
-    pub(crate) fn folded(mut self) -> Text<'a> {
+    pub fn folded(mut self) -> Text<'a> {
         self.folded = true;
         self
     }
@@ -98,6 +98,11 @@ impl<'a> Text<'a> {
 pub struct Facts(pub(crate) Vec<(&'static str, Value)>);
 
 impl Facts {
+    /// What is known of something, by the names that rules use.
+    pub fn new(known: Vec<(&'static str, Value)>) -> Facts {
+        Facts(known)
+    }
+
     /// The value of one; where the module says nothing of it, it is not known.
     pub fn get(&self, name: &str) -> &Value {
         let found = self.0.iter().find(|(known, _)| *known == name);
@@ -112,5 +117,11 @@ impl Facts {
     /// All, in the order of the module's list.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.0.iter().map(|(name, value)| (*name, value))
+    }
+}
+
+impl FromIterator<(&'static str, Value)> for Facts {
+    fn from_iter<I: IntoIterator<Item = (&'static str, Value)>>(facts: I) -> Facts {
+        Facts(facts.into_iter().collect())
     }
 }

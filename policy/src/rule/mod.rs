@@ -5,6 +5,7 @@
 //! weigh rules against each other; `judge` does.
 //!
 //! - `read`     from the members of a definition
+//! - `on`       whether it is about calls or about requests
 //! - `options`  which options a rule names
 //! - `matcher`  what is asked of one value; `words` reads one
 //! - `path`, `address`   operands that are paths or lead somewhere
@@ -12,6 +13,7 @@
 
 mod address;
 mod matcher;
+mod on;
 mod options;
 mod path;
 mod quote;
@@ -28,6 +30,7 @@ use crate::facts::{Facts, Text, Value};
 use crate::grammar::CommandLine;
 use crate::scene::Scene;
 use crate::truth::Truth;
+use crate::wire::{self, On};
 
 /// A rule of a definition.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,6 +45,10 @@ pub struct Rule {
     pub reason: Arc<str>,
     /// What to do instead.
     pub instead: Option<Arc<str>>,
+    /// What it is about: calls, requests, or both.
+    pub on: On,
+    /// Where it asks about calls: when.
+    pub asked: wire::Asks,
     pub(crate) when: When,
 }
 
@@ -83,6 +90,16 @@ impl Rule {
             Decision::Allow => call.line.unread.is_none() && self.when.is_bound(call),
             Decision::Ask | Decision::Deny => self.when.may_be(call),
         }
+    }
+
+    /// Whoever is asked sees the request itself.
+    pub(crate) fn asks_on_wire(&self) -> bool {
+        self.decision == Decision::Ask && (self.on == On::Both || self.asked == wire::Asks::Wire)
+    }
+
+    /// A call that has a gate meets it only since something cannot be known yet.
+    pub(crate) fn is_left_to_wire(&self, call: &Call<'_>) -> bool {
+        self.decision == Decision::Deny && self.on == On::Both && !self.when.is_sure(call)
     }
 }
 
@@ -151,6 +168,34 @@ impl When {
                 }
                 _ => false,
             })
+    }
+
+    /// Of facts alone: each is known, and met.
+    fn is_sure(&self, call: &Call<'_>) -> bool {
+        self.facts.iter().all(|(name, test)| match (test, call.facts.get(name)) {
+            (FactTest::Flag(wanted), Value::Flag(holds)) => wanted == holds,
+            (FactTest::Texts(matcher), Value::Texts(values)) => {
+                let each = values.iter().map(|value| matcher.test(value, call.scene));
+                Truth::any(each) == Truth::Yes
+            }
+            _ => false,
+        })
+    }
+
+    /// The facts that it asks for.
+    pub(crate) fn facts_named(&self) -> impl Iterator<Item = &'static str> {
+        self.facts.iter().map(|(name, _)| *name)
+    }
+
+    /// Whether requests can be compared with it: they have a subcommand and facts.
+    /// What is no request at all, as a dry run, does not matter to one that stops.
+    fn is_of_requests(&self, decision: Decision) -> bool {
+        let bare = self.options.is_none()
+            && self.values.is_empty()
+            && self.operands.is_none()
+            && !self.no_operands
+            && self.directory.is_none();
+        bare && (self.without.is_empty() || decision != Decision::Allow)
     }
 
     fn is_command(&self, line: &CommandLine<'_>) -> bool {

@@ -12,7 +12,7 @@ use toml::de::DeTable;
 use super::matcher::Matcher;
 use super::options::OptionTest;
 use super::words::{Words, sentence};
-use super::{FactTest, Rule, When};
+use super::{FactTest, Rule, When, on};
 use crate::definition::read::{
     Entry, Source, Wrong, decision, mismatch, string, strings, table, tables, unknown,
 };
@@ -22,12 +22,13 @@ use crate::facts::{Kind, Module};
 use crate::grammar::Grammar;
 use crate::judge::{self, Stated, Unmatched};
 use crate::pattern::Pattern;
+use crate::wire::{Asks, Way};
 use crate::{Decision, Mode, Policy};
 
 /// The members of a definition that are about rules, before they are read.
 #[derive(Default)]
 pub(crate) struct Said<'a, 'i> {
-    pub(crate) default: Option<((Decision, judge::Words), usize)>,
+    pub(crate) default: Option<((Decision, judge::Words, Asks), usize)>,
     pub(crate) facts: Option<Entry<'a, 'i>>,
     pub(crate) protected: Option<Entry<'a, 'i>>,
     pub(crate) mode: Option<Entry<'a, 'i>>,
@@ -46,6 +47,7 @@ pub(crate) fn read(
     tool: &str,
     program: &str,
     said: &Said<'_, '_>,
+    way: Way,
     source: Source<'_>,
     beside: Option<&str>,
 ) -> Result<Policy, SyntaxError> {
@@ -55,8 +57,9 @@ pub(crate) fn read(
     let protected = protected(said).map_err(wrong)?;
     let (unread, by_unread) = unread(said, grammar.is_some(), source).map_err(wrong)?;
     let (default, by_default) = match &said.default {
-        Some(((decision, words), line)) => {
-            (Stated { decision: *decision, line: *line, said: true }, words.clone())
+        Some(((decision, words, asked), line)) => {
+            let (decision, line, asked) = (*decision, *line, *asked);
+            (Stated { decision, line, said: true, asked }, words.clone())
         }
         None => (Stated::default(), judge::Words::default()),
     };
@@ -64,6 +67,7 @@ pub(crate) fn read(
         grammar: grammar.as_ref(),
         module,
         words: Words { protected: &protected },
+        way: &way,
         source,
     };
     let rules = reader.rules(said).map_err(wrong)?;
@@ -77,6 +81,7 @@ pub(crate) fn read(
         module,
         rules,
         grammar,
+        way,
     };
     if let Some(entry) = said.examples {
         example::check(&policy, entry, source)?;
@@ -138,22 +143,24 @@ fn mode(said: &Said<'_, '_>) -> Result<Mode, Wrong> {
 
 /// `default` and `unread`: a decision's word, or a table of it and what is said
 /// with it.
-pub(crate) fn answer(entry: Entry<'_, '_>) -> Result<(Decision, judge::Words), Wrong> {
+pub(crate) fn answer(entry: Entry<'_, '_>) -> Result<(Decision, judge::Words, Asks), Wrong> {
     let name = entry.0.get_ref();
     let Some(members) = entry.1.get_ref().as_table() else {
-        return Ok((decision(entry)?, judge::Words::default()));
+        return Ok((decision(entry)?, judge::Words::default(), Asks::Start));
     };
-    let (mut said, mut words) = (None, judge::Words::default());
+    let (mut said, mut words, mut asked) = (None, judge::Words::default(), Asks::Start);
     for entry in members {
         match entry.0.get_ref().as_ref() {
             "decision" => said = Some(decision(entry)?),
             "reason" => words.reason = Some(Arc::from(sentence(entry)?)),
             "instead" => words.instead = Some(Arc::from(sentence(entry)?)),
+            // Of a line that nobody has read nobody knows what it asks for.
+            "asked" if name == "default" => asked = on::asked(entry)?,
             _ => return Err(unknown(entry.0, &format!("{name} "))),
         }
     }
     let missing = || (entry.1.span(), format!("{name} needs a decision: allow, ask or deny"));
-    Ok((said.ok_or_else(missing)?, words))
+    Ok((said.ok_or_else(missing)?, words, asked))
 }
 
 fn unread(
@@ -164,7 +171,7 @@ fn unread(
     let line = |span: &Range<usize>| source.line(span);
     match (said.unread, has_grammar) {
         (Some(entry), true) => {
-            let (decision, words) = answer(entry)?;
+            let (decision, words, _) = answer(entry)?;
             Ok((Unmatched { decision, line: line(&entry.0.span()) }, words))
         }
         (Some((key, _)), false) => Err((
@@ -178,10 +185,12 @@ fn unread(
     }
 }
 
-struct Reader<'a> {
-    grammar: Option<&'a Grammar>,
-    module: Module,
+pub(super) struct Reader<'a> {
+    pub(super) grammar: Option<&'a Grammar>,
+    pub(super) module: Module,
     words: Words<'a>,
+    /// Where its requests go.
+    pub(super) way: &'a Way,
     source: Source<'a>,
 }
 
@@ -208,6 +217,7 @@ impl Reader<'_> {
         let (mut id, mut said, mut reason, mut instead) = (None, None, None, None);
         let mut options = Vec::new();
         let mut when = When::default();
+        let mut about = on::Said::default();
         for entry in table {
             let (key, value) = entry;
             match key.get_ref().as_ref() {
@@ -215,6 +225,8 @@ impl Reader<'_> {
                 "decision" => said = Some(decision(entry)?),
                 "reason" => reason = Some(sentence(entry)?),
                 "instead" => instead = Some(sentence(entry)?),
+                "on" => about.on = Some(entry),
+                "asked" => about.asked = Some(entry),
                 "subcommand" => when.subcommands = self.subcommands(entry)?,
                 // Which there are depends on the subcommands.
                 "options" | "without" | "values" => options.push(entry),
@@ -240,9 +252,14 @@ impl Reader<'_> {
             }
         }
         let missing = |what: &str| (span.clone(), format!("a rule needs {what}"));
+        let id = Arc::from(id.ok_or_else(|| missing("an id"))?);
+        let decision = said.ok_or_else(|| missing("a decision: allow, ask or deny"))?;
+        let (on, asked) = self.about(&about, &when, decision, table, span.clone())?;
         Ok(Rule {
-            id: Arc::from(id.ok_or_else(|| missing("an id"))?),
-            decision: said.ok_or_else(|| missing("a decision: allow, ask or deny"))?,
+            id,
+            decision,
+            on,
+            asked,
             line: self.source.line(&span),
             reason: Arc::from(reason.ok_or_else(|| missing("a reason, for whoever is refused"))?),
             instead: instead.map(Arc::from),
@@ -251,15 +268,21 @@ impl Reader<'_> {
     }
 
     fn subcommands(&self, entry: Entry<'_, '_>) -> Result<Vec<Vec<String>>, Wrong> {
-        let grammar = self.grammar(entry)?;
         let mut all = Vec::new();
         for (span, text) in strings(entry)? {
             let words: Vec<&str> = text.split_ascii_whitespace().collect();
-            let found = grammar.command(&words).filter(|_| !words.is_empty());
-            let Some(command) = found else {
-                return Err((span, format!("the grammar has no subcommand {text:?}")));
-            };
-            all.push(command.path().into_iter().map(str::to_owned).collect());
+            let found = self.grammar.and_then(|grammar| grammar.command(&words));
+            let own: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            match found.filter(|_| !words.is_empty()) {
+                Some(command) => {
+                    all.push(command.path().into_iter().map(str::to_owned).collect());
+                }
+                None if self.way.comes(&own) => all.push(own),
+                None => {
+                    self.grammar(entry)?;
+                    return Err((span, format!("the grammar has no subcommand {text:?}")));
+                }
+            }
         }
         Ok(all)
     }
@@ -318,18 +341,16 @@ impl Reader<'_> {
     }
 
     fn facts(&self, entry: Entry<'_, '_>) -> Result<Vec<(&'static str, FactTest)>, Wrong> {
-        self.grammar(entry)?;
+        if self.way.is_silent() {
+            self.grammar(entry)?;
+        }
         let mut all = Vec::new();
         for entry in table(entry)? {
             let (key, value) = entry;
             let name = key.get_ref().as_ref();
-            let Some(fact) = self.module.list().iter().find(|fact| fact.name == name) else {
-                let known: Vec<&str> = self.module.list().iter().map(|fact| fact.name).collect();
-                let message = match known.is_empty() {
-                    true => "there is no module that tells facts of this tool: say facts = \"git\", \"gh\" or \"npm\"".to_owned(),
-                    false => format!("the module {} has no fact {name:?}; it has {}", self.module.as_str(), known.join(", ")),
-                };
-                return Err((key.span(), message));
+            let own = self.module.list().iter().find(|fact| fact.name == name);
+            let Some(fact) = own.or_else(|| self.way.fact(name)) else {
+                return Err((key.span(), self.no_fact(name)));
             };
             let test = match (fact.kind, value.get_ref().as_bool()) {
                 (Kind::Flag, Some(wanted)) => FactTest::Flag(wanted),
@@ -341,7 +362,7 @@ impl Reader<'_> {
         Ok(all)
     }
 
-    fn grammar(&self, entry: Entry<'_, '_>) -> Result<&Grammar, Wrong> {
+    pub(super) fn grammar(&self, entry: Entry<'_, '_>) -> Result<&Grammar, Wrong> {
         self.grammar.ok_or_else(|| {
             let name = entry.0.get_ref();
             let message = format!(
@@ -353,7 +374,7 @@ impl Reader<'_> {
 }
 
 /// Ids that mean something else where a rule is named.
-const TAKEN: [&str; 3] = ["default", "unread", "unrestricted"];
+const TAKEN: [&str; 4] = ["default", "unread", "unrestricted", "gate"];
 
 fn name(entry: Entry<'_, '_>) -> Result<String, Wrong> {
     let text = string(entry)?;

@@ -356,7 +356,7 @@ fn what_has_to_be_observed() {
     ] {
         let words: Vec<&[u8]> = call.split(' ').map(str::as_bytes).collect();
         let wants = match git.wants(&words) {
-            Wants::Nothing => None,
+            Wants::Nothing | Wants::Promisor { .. } => None,
             Wants::Repository { path, .. } => Some(path),
         };
         assert_eq!(wants.as_deref(), path.map(str::as_bytes), "{call}");
@@ -364,7 +364,7 @@ fn what_has_to_be_observed() {
     let refs = |call: &str| {
         let words: Vec<&[u8]> = call.split(' ').map(str::as_bytes).collect();
         match git.wants(&words) {
-            Wants::Nothing => Vec::new(),
+            Wants::Nothing | Wants::Promisor { .. } => Vec::new(),
             Wants::Repository { refs, .. } => refs,
         }
     };

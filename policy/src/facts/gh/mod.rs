@@ -134,7 +134,8 @@ fn reads_environment(program: &[u8]) -> bool {
 /// Commands that do something without another one beneath them.
 const ALONE: [&str; 6] = ["api", "browse", "completion", "help", "status", "version"];
 
-fn only_helps(line: &CommandLine<'_>) -> bool {
+/// Whether it only prints help.
+pub(crate) fn only_helps(line: &CommandLine<'_>) -> bool {
     let group = match line.subcommand.as_slice() {
         [] => true,
         [only] => !ALONE.contains(only),

@@ -10,6 +10,7 @@
 //! - `keys`      configuration that a call sets
 //! - `loses`     what a call throws away
 //! - `paths`     the directories and files that it names
+//! - `wire`      the same facts of a request in plain sight
 
 mod keys;
 mod loses;
@@ -18,8 +19,9 @@ mod paths;
 mod push;
 mod refs;
 mod remote;
+pub mod wire;
 
-pub use self::observed::{Observed, observe};
+pub use self::observed::{Observed, observe, promises};
 
 use super::{Fact, Facts, Kind, Text, Value, Wants, fact, options};
 use crate::grammar::CommandLine;
@@ -65,6 +67,19 @@ pub(super) fn wants(line: &CommandLine<'_>) -> Wants {
     paths::base(line).map_or(Wants::Nothing, known)
 }
 
+/// The repository whose objects a call may lack; of those that look at none,
+/// nothing.
+pub(crate) fn wants_promisor(line: &CommandLine<'_>) -> Wants {
+    let none = matches!(
+        line.subcommand.as_slice(),
+        [] | ["version" | "help" | "init" | "config" | "var" | "check-ref-format" | "column", ..]
+    );
+    if none || options::any_global(line, &ELSEWHERE) {
+        return Wants::Nothing;
+    }
+    paths::base(line).map_or(Wants::Nothing, |path| Wants::Promisor { path })
+}
+
 /// What is known.
 pub(super) fn facts(line: &CommandLine<'_>, scene: &Scene<'_>) -> Facts {
     let keys = keys::set(line);
@@ -107,6 +122,26 @@ pub(super) fn facts(line: &CommandLine<'_>, scene: &Scene<'_>) -> Facts {
         ("writes", paths::writes(line, base.as_deref())),
         ("loses", loses::of(line)),
     ])
+}
+
+/// Whether a call goes to repositories of this machine alone, by their paths.
+pub(crate) fn is_local(facts: &Facts) -> bool {
+    let Value::Texts(urls) = facts.get("url") else { return false };
+    let path = |url: &[u8]| {
+        let slash = url.iter().position(|byte| *byte == b'/').unwrap_or(url.len());
+        !url.get(..slash).unwrap_or_default().contains(&b':')
+    };
+    !urls.is_empty() && urls.iter().all(|url| path(url.bytes()))
+}
+
+/// A ref by its full name, as rules see it, and the tag that it is.
+pub fn named(full: &[u8]) -> (Text<'static>, Option<Text<'static>>) {
+    let whole = Text::new(full.to_vec());
+    let tag = full.strip_prefix(b"refs/tags/").map(|tag| Text::new(tag.to_vec()));
+    match full.strip_prefix(b"refs/heads/") {
+        Some(branch) => (Text::new(branch.to_vec()).or(full), None),
+        None => (whole, tag),
+    }
 }
 
 /// The ref that a call makes stand for another one.

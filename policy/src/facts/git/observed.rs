@@ -15,6 +15,8 @@ pub struct Observed {
     pub head: Option<Vec<u8>>,
     /// A ref that the call names stands for another one, or may.
     pub symbolic: bool,
+    /// It is a partial clone, or may be: what it lacks it fetches.
+    pub promisor: bool,
     /// What its configuration says.
     pub(crate) config: Option<Config>,
 }
@@ -52,6 +54,11 @@ pub(crate) struct Branch {
 }
 
 impl Observed {
+    /// Nothing but whether it may be a partial clone.
+    pub fn promising(promisor: bool) -> Observed {
+        Observed { promisor, ..Observed::default() }
+    }
+
     /// The same, where the call itself says `push.default`.
     pub(super) fn pushing_by(&self, value: &[u8]) -> Observed {
         let mut said = self.clone();
@@ -68,7 +75,15 @@ pub fn observe(head: &[u8], config: &[u8]) -> Observed {
     let config = read(config);
     // Where it is unusual, the branch may be elsewhere.
     let head = config.as_ref().and_then(|_| branch_of(head));
-    Observed { head, symbolic: false, config }
+    Observed { head, config, ..Observed::default() }
+}
+
+/// Whether a configuration may be a partial clone's. Looked at as it is: one that
+/// only speaks of it costs its calls a little, and grants no push.
+pub fn promises(config: &[u8]) -> bool {
+    [b"promisor".as_slice(), b"partialclone"]
+        .iter()
+        .any(|word| config.windows(word.len()).any(|seen| seen.eq_ignore_ascii_case(word)))
 }
 
 fn branch_of(head: &[u8]) -> Option<Vec<u8>> {

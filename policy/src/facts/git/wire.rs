@@ -1,0 +1,82 @@
+//! What is known of git's requests where they are in plain sight.
+//!
+//! Owns: the same names of facts as for a command line, so that one rule is about
+//! both. Facts that a request says nothing of are not among them.
+
+use super::refs::Refs;
+use crate::facts::{Facts, Text, Value};
+
+/// A request to this repository that changes no ref; `folded`: letters of both sizes
+/// name one repository there.
+pub fn asked(host: &str, repository: &str, folded: bool) -> Facts {
+    Facts(vec![
+        ("url", url(host, repository, folded)),
+        ("repository", self::repository(repository, folded)),
+    ])
+}
+
+/// One ref that a push changes, by its full name.
+pub fn changed(
+    host: &str,
+    repository: &str,
+    folded: bool,
+    name: &[u8],
+    delete: bool,
+    force: bool,
+) -> Facts {
+    let mut refs = Refs::default();
+    refs.name(name);
+    Facts(vec![
+        ("url", url(host, repository, folded)),
+        ("repository", self::repository(repository, folded)),
+        ("ref", Value::Texts(refs.names)),
+        ("force", Value::Flag(force)),
+        ("delete", Value::Flag(delete)),
+        ("tags", Value::Texts(refs.tags)),
+        ("unclear", Value::Flag(refs.unknown)),
+    ])
+}
+
+fn repository(name: &str, folded: bool) -> Value {
+    let text = Text::new(name.as_bytes().to_vec());
+    Value::Texts(vec![if folded { text.folded() } else { text }])
+}
+
+/// The address of a repository by every name that people give it.
+fn url(host: &str, repository: &str, folded: bool) -> Value {
+    let mut text = Text::new(format!("https://{host}/{repository}").into_bytes());
+    for ending in ["", ".git"] {
+        for beginning in ["https://", "http://", "ssh://git@"] {
+            text = text.or(format!("{beginning}{host}/{repository}{ending}"));
+        }
+        text = text.or(format!("git@{host}:{repository}{ending}"));
+    }
+    Value::Texts(vec![if folded { text.folded() } else { text }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(value: &Value) -> Vec<String> {
+        let Value::Texts(texts) = value else { return Vec::new() };
+        texts.iter().flat_map(Text::names).map(|name| name.escape_ascii().to_string()).collect()
+    }
+
+    #[test]
+    fn a_request_is_told_by_the_names_that_a_command_line_has() {
+        let facts = changed("github.com", "o/r", true, b"refs/heads/main", false, true);
+        assert_eq!(names(facts.get("ref")), ["main", "refs/heads/main"]);
+        assert_eq!(facts.get("force"), &Value::Flag(true));
+        assert_eq!(facts.get("delete"), &Value::Flag(false));
+        assert!(facts.get("tags").is_nothing());
+        let facts = changed("github.com", "o/r", true, b"refs/tags/v1", true, false);
+        assert_eq!(names(facts.get("tags")), ["v1"]);
+        for url in ["https://github.com/o/r", "git@github.com:o/r.git", "ssh://git@github.com/o/r"]
+        {
+            assert!(names(facts.get("url")).iter().any(|name| name == url), "{url}");
+        }
+        let asked = asked("github.com", "o/r", true);
+        assert_eq!(asked.iter().count(), 2, "of a fetch no more is known");
+    }
+}
