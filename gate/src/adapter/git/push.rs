@@ -1,0 +1,161 @@
+//! A push: read to where its pack begins, decided on ref by ref, and only then sent.
+//!
+//! One ref that is refused refuses the push: nothing of it reaches the host, and git
+//! is told by the host's own kind of report.
+
+use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Response};
+use sha2::Digest as _;
+use tool_policy::facts::git::wire;
+
+use super::commands::{Command, Push, Reader, Wrong};
+use super::feed::Feed;
+use super::place::{Place, folds};
+use super::{ancestry, fetch, report, told};
+use crate::body::{self, Body};
+use crate::judge::{Answer, Part};
+use crate::refusal::Refusal;
+use crate::site::{Asked, Site};
+
+/// Takes a push.
+pub(super) async fn push(
+    site: &Site,
+    asked: Asked,
+    place: &Place,
+) -> Result<Response<Body>, Refusal> {
+    let coded = asked.headers.contains_key(CONTENT_ENCODING);
+    if asked.method != Method::POST || coded || !fetch::is_kind(&asked, "git-receive-pack") {
+        return Err(Refusal::Malformed("a push has to come as git sends it, not compressed"));
+    }
+    fetch::permitted(site, place).await?;
+    let Asked { method, path, query, headers, body } = asked;
+    let place_of_push = site.grant().git.push().await;
+    let mut feed = Feed::new(body);
+    let wrong = |wrong: Wrong| Refusal::Unlisted(wrong.to_string());
+    let (push, start) = head(&mut feed).await?;
+    if !push.has_pack() {
+        // Where nothing can follow, nothing may: also after the question `0000`.
+        if feed.bytes().len() > start || feed.more().await? {
+            return Err(wrong(Wrong::Behind));
+        }
+        if push.commands.is_empty() {
+            return Ok(result(Vec::new()));
+        }
+    }
+    let repository = path.strip_suffix("/git-receive-pack").unwrap_or(&path);
+    let forced = ancestry::forced(site, repository, &push, &mut feed, start).await?;
+    let parts = push.commands.iter().zip(&forced);
+    let parts = parts.map(|(command, forced)| part(site, place, &push, command, *forced));
+    let answers = site.judge(&["push"], parts.collect()).await;
+    if answers.iter().any(|answer| *answer != Answer::Allowed) && !crate::weaken::is("gate-refs") {
+        feed.drain().await?;
+        return refused(&push, &answers);
+    }
+    drop(place_of_push);
+    let onward = Asked { method, path, query, headers, body: feed.into_body() };
+    fetch::answered(site, onward).await
+}
+
+async fn head(feed: &mut Feed) -> Result<(Push, usize), Refusal> {
+    let wrong = |wrong: Wrong| Refusal::Unlisted(wrong.to_string());
+    let mut reader = Reader::default();
+    loop {
+        if let Some(start) = reader.read(feed.bytes()).map_err(wrong)? {
+            let push = reader.into_push();
+            while push.has_pack() && feed.bytes().len() < start + PACK.len() {
+                if !feed.more().await? {
+                    return Err(wrong(Wrong::Ended));
+                }
+            }
+            let follows = feed.bytes().get(start..).unwrap_or_default();
+            if push.has_pack() && !follows.starts_with(PACK) {
+                return Err(wrong(Wrong::Behind));
+            }
+            return Ok((push, start));
+        }
+        if !feed.more().await? {
+            return Err(wrong(Wrong::Ended));
+        }
+    }
+}
+
+/// What a pack begins with.
+const PACK: &[u8] = b"PACK";
+
+fn part(site: &Site, place: &Place, push: &Push, command: &Command, forced: bool) -> Part {
+    let host = super::authority(site);
+    let delete = command.new.is_zero();
+    let name = short(&command.name, 200);
+    let (old, new) = (command.old.text(), command.new.text());
+    let mut shown = match (command.old.is_zero(), delete, forced) {
+        (_, true, _) => format!("delete {name} (was {old})"),
+        (true, ..) => format!("make {name} at {new}"),
+        (_, _, true) => format!("force {name} from {old} to {new}: commits may be lost"),
+        (_, _, false) => format!("move {name} on from {old} to {new}"),
+    };
+    shown.push_str(&format!(" in {host}/{}", short(place.repository.as_bytes(), 150)));
+    for option in push.options.iter().take(OPTIONS) {
+        shown.push_str(&format!(", with the option {}", short(option, 100)));
+    }
+    if let Some(more) = push.options.len().checked_sub(OPTIONS + 1) {
+        // An answer is for those too.
+        let all = sha2::Sha256::digest(push.options.join(&b'\n'));
+        let all: String = all.iter().map(|byte| format!("{byte:02x}")).collect();
+        shown.push_str(&format!(" and {} more, SHA-256 of all {all}", more + 1));
+    }
+    let folded = folds(&site.host);
+    let facts = wire::changed(&host, &place.repository, folded, &command.name, delete, forced);
+    Part { changes: true, facts, shown }
+}
+
+/// So many words of `push -o` are shown.
+const OPTIONS: usize = 3;
+
+/// The caller's words, escaped; of long ones the beginning and the end.
+fn short(bytes: &[u8], longest: usize) -> String {
+    let text = bytes.escape_ascii().to_string();
+    let half = longest / 2;
+    let cut = text.len().checked_sub(half).filter(|_| text.len() > longest);
+    match cut.and_then(|at| text.get(..half).zip(text.get(at..))) {
+        Some((first, last)) => format!("{first}…{last}"),
+        None => text,
+    }
+}
+
+fn refused(push: &Push, answers: &[Answer]) -> Result<Response<Body>, Refusal> {
+    let (mut reasons, mut said) = (Vec::new(), Vec::new());
+    for answer in answers {
+        match answer {
+            Answer::Allowed => {
+                reasons.push("not pushed: another ref of this push was refused".to_owned());
+            }
+            Answer::Refused { rule, reason, instead } => {
+                reasons.push(told(reason));
+                let mut lines = vec![told(reason)];
+                lines.extend((!rule.is_empty()).then(|| format!("rule: {rule}")));
+                lines.extend(instead.as_ref().map(|instead| format!("instead: {instead}")));
+                if !said.ends_with(&lines) {
+                    said.extend(lines);
+                }
+            }
+        }
+    }
+    match report::refused(push, &reasons, &said) {
+        Some(report) => Ok(result(report)),
+        None => Err(Refusal::Ruled {
+            rule: String::new(),
+            reason: reasons.into_iter().next().unwrap_or_default(),
+            instead: None,
+        }),
+    }
+}
+
+/// An answer as the host would give it.
+fn result(bytes: Vec<u8>) -> Response<Body> {
+    let mut answer = Response::new(body::full(bytes));
+    let headers = answer.headers_mut();
+    let kind = HeaderValue::from_static("application/x-git-receive-pack-result");
+    headers.insert(CONTENT_TYPE, kind);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    answer
+}

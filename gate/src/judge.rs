@@ -1,0 +1,67 @@
+//! Who decides on a request, and what it is shown.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tool_policy::definition::gate::Adapter;
+use tool_policy::facts::Facts;
+
+/// A request in plain sight, before a byte of it is sent on.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Which of the grant's gates.
+    pub gate: usize,
+    /// Who understood it.
+    pub adapter: Adapter,
+    /// To which host and port.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The name of the credential that will be added, never its value.
+    pub credential: Option<String>,
+    /// As the tool's own subcommand would be: `push` for a push, else nothing.
+    pub subcommand: &'static [&'static str],
+    /// What it consists of: one part, or one for each ref of a push.
+    pub parts: Vec<Part>,
+}
+
+/// One thing that a request does.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// It changes something at the host.
+    pub changes: bool,
+    /// By the names that rules use; a fact that is not listed is not known on the
+    /// wire, and a rule about it is not asked.
+    pub facts: Facts,
+    /// One line for an approver: what happens, with the caller's words escaped.
+    pub shown: String,
+}
+
+/// A decision on one part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// It goes on.
+    Allowed,
+    /// It does not.
+    Refused {
+        /// The rule's id.
+        rule: String,
+        /// Why, for the caller.
+        reason: String,
+        /// What to do instead.
+        instead: Option<String>,
+    },
+}
+
+/// Decides, which may take as long as a person takes; an answer for each part.
+pub trait Judge: Send + Sync + 'static {
+    /// Decides on what is about to be sent.
+    fn judge<'a>(
+        &'a self,
+        request: &'a Request,
+    ) -> Pin<Box<dyn Future<Output = Vec<Answer>> + Send + 'a>>;
+
+    /// Something was refused that no rule is about: a host that is not listed, a
+    /// message that is not understood. For the audit.
+    fn refused(&self, adapter: Option<Adapter>, host: &str, why: &str);
+}

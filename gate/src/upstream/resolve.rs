@@ -1,0 +1,28 @@
+//! Names to addresses.
+
+use std::future::Future;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+
+/// What a resolver gives.
+pub type Resolved<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
+
+/// Makes addresses of a name; asked once for each connection.
+pub trait Resolve: Send + Sync + 'static {
+    /// The addresses of a name, those to be tried first at the front.
+    fn resolve<'a>(&'a self, host: &'a str) -> Resolved<'a>;
+}
+
+/// The system's resolver.
+#[derive(Debug, Clone, Copy)]
+pub struct System;
+
+impl Resolve for System {
+    fn resolve<'a>(&'a self, host: &'a str) -> Resolved<'a> {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((host, 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
+}
