@@ -2,11 +2,14 @@
 //! beside its output.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tool_protocol::Signal;
 use tool_protocol::terminal::Size;
+
+use super::pause::Pause;
 
 /// What a caller may ask of its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +53,8 @@ pub(crate) struct Hear {
     /// What was asked before there was anything to ask it of; the last of each
     /// kind.
     waiting: Vec<Order>,
+    /// Time that does not count against the call's own.
+    pub(crate) pause: Option<Arc<Pause>>,
 }
 
 impl Hear {
@@ -60,7 +65,7 @@ impl Hear {
         gone: CancellationToken,
         stop: CancellationToken,
     ) -> Hear {
-        Hear { orders, events, gone, stop, waiting: Vec::new() }
+        Hear { orders, events, gone, stop, waiting: Vec::new(), pause: None }
     }
 
     /// Waits, before the tool runs, for a signal that would end it; keeps what

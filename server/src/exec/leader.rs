@@ -1,37 +1,62 @@
-//! The leader of a terminal's session, between the server and the tool.
+//! The process between the server and the tool, where there is one: the server's own
+//! program, executed anew. It starts the tool, tells when it is stopped, and ends as
+//! it ends. There are two reasons for it, and one call may have both.
 //!
-//! A process that leads its own session is in an orphaned group, and the kernel
-//! does not stop such a group at ^Z. So beneath a terminal the tool leads only a
-//! group; its parent, in the same session, is this: the server's own program,
-//! executed anew, which holds the terminal, tells when the tool is stopped, and
-//! ends as the tool ends. Must not: relay a byte, or decide anything.
+//! - A terminal: a process that leads its own session is in an orphaned group, and
+//!   the kernel does not stop such a group at ^Z. So beneath a terminal the tool leads
+//!   only a group; its parent, in the same session, is this, and holds the terminal.
+//! - Namespaces: their first process has to make them ready, reap what the call
+//!   leaves, and hear what the kernel lets no first process hear. When it ends, so
+//!   does all that runs in them.
+//!
+//! Must not: relay a byte, or decide anything.
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 use nix::errno::Errno;
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tool_protocol::Size;
 
+use super::task::Task;
+use crate::os::descriptors::send_with;
+use crate::os::identity::Identity;
 use crate::os::leader::{Held, close_placed, end_as, inherited, placed};
-use crate::os::limit::Limit;
-use crate::os::process::{Change, Exit, change_of};
+use crate::os::process::{Change, Exit, next_change};
+use crate::os::restrain::Restraint;
+use crate::os::spaces::{let_read_proc, listen_inside, make_mounts, map_own};
 use crate::os::spawn::{Image, Leads, Program, Spawner, Step};
+use crate::os::startup::hide;
 use crate::os::terminal::{foreground, set_foreground, set_size, take_control};
 
 /// The verb that makes this program a leader. For the server's own use; its
-/// argument is where the leader's three descriptors begin.
+/// argument is where the leader's descriptors begin.
 pub(crate) const VERB: &str = "lead-session";
 
 /// The command line of a leader whose descriptors begin at that number.
 pub(crate) fn command_line(first: RawFd) -> [CString; 3] {
     let string = |text: &str| CString::new(text).unwrap_or_default();
     [string("tool-server"), string(VERB), string(&first.to_string())]
+}
+
+/// The leader's own descriptors, one after another.
+pub(crate) mod place {
+    use std::os::fd::RawFd;
+
+    /// The connection to the server.
+    pub(crate) const SERVER: RawFd = 0;
+    /// Its task.
+    pub(crate) const TASK: RawFd = 1;
+    /// The terminal whose session it leads, where there is one.
+    pub(crate) const TERMINAL: RawFd = 2;
+    /// The ruleset of the tool, where it is confined.
+    pub(crate) const DOMAIN: RawFd = 3;
+    /// So many at most.
+    pub(crate) const COUNT: RawFd = 4;
 }
 
 /// What passes between server and leader: a kind and a number; to the leader
@@ -41,10 +66,22 @@ pub(crate) mod word {
     pub(crate) const RUNS: u8 = b'r';
     /// To the server: the tool could not be prepared, with the error's number.
     pub(crate) const UNPREPARED: u8 = b'p';
+    /// To the server: the tool could not be confined, likewise.
+    pub(crate) const UNCONFINED: u8 = b'c';
     /// To the server: the program could not be executed, likewise.
     pub(crate) const NOT_EXECUTED: u8 = b'e';
     /// To the server: the tool was stopped by that signal.
     pub(crate) const STOPPED: u8 = b's';
+    /// To the server: the tool ended by that signal, of which the first process of
+    /// namespaces cannot die.
+    pub(crate) const DIED: u8 = b'd';
+    /// To the server, with the listener: the namespaces are ready, with a /proc of
+    /// their own (1) or the machine's (0).
+    pub(crate) const INSIDE: u8 = b'i';
+    /// To the leader: its namespaces have a user. Eight bytes follow.
+    pub(crate) const ENTER: u8 = b'g';
+    /// To the leader: it is to give them this user and group, four bytes each.
+    pub(crate) const ENTER_AS: u8 = b'G';
     /// To the leader: send that signal to the foreground group.
     pub(crate) const SIGNAL: u8 = b'k';
     /// To the leader: the tool's group is to be the foreground one (1) or not (0).
@@ -55,111 +92,88 @@ pub(crate) mod word {
     pub(crate) const SIZE: u8 = b'w';
 }
 
-/// What a leader is to start: strings and numbers, each ended by a NUL.
-#[derive(Debug, Default)]
-pub(crate) struct Task {
-    pub(crate) foreground: bool,
-    pub(crate) umask: u32,
-    /// The numbers of the descriptors that the tool has.
-    pub(crate) descriptors: Vec<RawFd>,
-    pub(crate) limits: Vec<Limit>,
-    pub(crate) program: CString,
-    pub(crate) arguments: Vec<CString>,
-    pub(crate) environment: Vec<CString>,
-}
+/// Why there is no tool: the word for it, and the error.
+type Failure = (u8, Errno);
 
-impl Task {
-    /// Writes it to a file in memory: command lines are long, and the leader's
-    /// own is for everybody to see.
-    pub(crate) fn write(&self) -> std::io::Result<OwnedFd> {
-        let mut bytes = Vec::new();
-        let mut number = |number: u64| {
-            bytes.extend_from_slice(number.to_string().as_bytes());
-            bytes.push(0);
-        };
-        number(u64::from(self.foreground));
-        number(u64::from(self.umask));
-        number(self.descriptors.len() as u64);
-        self.descriptors.iter().for_each(|one| number(u64::from(one.unsigned_abs())));
-        number(self.limits.len() as u64);
-        self.limits.iter().flat_map(|limit| limit.to_numbers()).for_each(&mut number);
-        number(self.arguments.len() as u64);
-        number(self.environment.len() as u64);
-        for string in std::iter::once(&self.program).chain(&self.arguments).chain(&self.environment)
-        {
-            bytes.extend_from_slice(string.to_bytes_with_nul());
-        }
-        let mut file = File::from(memfd_create(c"task", MFdFlags::MFD_CLOEXEC)?);
-        file.write_all(&bytes)?;
-        file.rewind()?;
-        Ok(file.into())
-    }
-
-    fn read(mut file: File) -> Option<Task> {
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).ok()?;
-        let mut strings = bytes.split_inclusive(|byte| *byte == 0);
-        let mut string = || CString::from_vec_with_nul(strings.next()?.to_vec()).ok();
-        let mut number = || string()?.to_str().ok()?.parse::<u64>().ok();
-        let (on_screen, umask) = (number()? == 1, u32::try_from(number()?).ok()?);
-        let descriptors =
-            (0..number()?).map(|_| RawFd::try_from(number()?).ok()).collect::<Option<_>>()?;
-        let limits = (0..number()?)
-            .map(|_| Limit::from_numbers([number()?, number()?, number()?]))
-            .collect::<Option<_>>()?;
-        let (arguments, environment) = (number()?, number()?);
-        let program = string()?;
-        let arguments = (0..arguments).map(|_| string()).collect::<Option<_>>()?;
-        let environment = (0..environment).map(|_| string()).collect::<Option<_>>()?;
-        Some(Task {
-            foreground: on_screen,
-            umask,
-            descriptors,
-            limits,
-            program,
-            arguments,
-            environment,
-        })
-    }
+fn unprepared(errno: Errno) -> Failure {
+    (word::UNPREPARED, errno)
 }
 
 /// The leader's whole life.
 pub(crate) fn lead(first: RawFd) -> u8 {
-    let Ok([terminal, server, task]) = inherited(first) else { return 125 };
+    let Ok(server) = inherited(first + place::SERVER) else { return 125 };
     let mut server = UnixStream::from(server);
-    let mut say = |kind, number: i32| {
-        // A server that is gone has the kernel kill this process.
-        drop(server.write_all(&[kind, u8::try_from(number).unwrap_or(0)]));
-    };
-    let held = match Held::new().and_then(|held| take_control(terminal.as_fd()).map(|()| held)) {
-        Ok(held) => held,
-        Err(errno) => {
-            say(word::UNPREPARED, errno as i32);
-            return 125;
+    match begin(first, &mut server) {
+        Ok((leader, held)) => leader.watch(&held, server),
+        Err((kind, errno)) => {
+            // A server that is gone has the kernel kill this process.
+            drop(server.write_all(&[kind, u8::try_from(errno as i32).unwrap_or(0)]));
+            125
         }
-    };
-    let Some(task) = Task::read(File::from(task)) else {
-        say(word::UNPREPARED, Errno::EBADMSG as i32);
-        return 125;
-    };
-    let tool = match start(&task, &terminal) {
-        Ok(tool) => tool,
-        Err((step, errno)) => {
-            let kind = if step == Step::Exec { word::NOT_EXECUTED } else { word::UNPREPARED };
-            say(kind, errno as i32);
-            return 125;
-        }
-    };
-    // First: how long closing takes may be the caller's choice.
-    say(word::RUNS, 0);
-    close_placed(&task.descriptors);
-    drop(task);
-    let leader = Leader { terminal, tool, before: None };
-    leader.watch(&held, server)
+    }
 }
 
-fn start(task: &Task, terminal: &OwnedFd) -> Result<Pid, (Step, Errno)> {
+/// Makes ready what the tool needs, and starts it.
+fn begin(first: RawFd, server: &mut UnixStream) -> Result<(Leader, Held), Failure> {
+    let held = Held::new().map_err(unprepared)?;
+    let task = inherited(first + place::TASK).map_err(unprepared)?;
+    let task = Task::read(File::from(task)).ok_or((word::UNPREPARED, Errno::EBADMSG))?;
+    let take = |wanted: bool, place| wanted.then(|| inherited(first + place)).transpose();
+    let terminal = take(task.terminal.is_some(), place::TERMINAL).map_err(unprepared)?;
+    let domain = take(task.confined.is_some(), place::DOMAIN).map_err(unprepared)?;
+    if let Some(port) = task.spaces {
+        enter(port, domain.as_ref(), server).map_err(unprepared)?;
+    }
+    if let Some(terminal) = &terminal {
+        take_control(terminal.as_fd()).map_err(unprepared)?;
+    }
+    let tool = start(&task, terminal.as_ref(), domain.as_ref(), server).map_err(failure)?;
+    // First: how long closing takes may be the caller's choice.
+    drop(server.write_all(&[word::RUNS, 0]));
+    close_placed(&task.descriptors);
+    Ok((Leader { terminal, tool, before: None, first: task.spaces.is_some() }, held))
+}
+
+/// Makes the namespaces that this process is the first of ready.
+fn enter(port: u16, domain: Option<&OwnedFd>, server: &mut UnixStream) -> Result<(), Errno> {
+    // They have no user before the server says so.
+    let (mut kind, mut uid, mut gid) = (0, [0; 4], [0; 4]);
+    for part in [std::slice::from_mut(&mut kind), &mut uid, &mut gid] {
+        server.read_exact(part).map_err(|_gone| Errno::ECANCELED)?;
+    }
+    let number = |error: std::io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+    if kind == word::ENTER_AS {
+        let (uid, gid) = (u32::from_be_bytes(uid), u32::from_be_bytes(gid));
+        map_own(Identity { uid, gid }).map_err(number)?;
+    }
+    // Until here its ids had to be written, which is for whoever may look at it.
+    hide()?;
+    let fresh = make_mounts()?;
+    if let Some(domain) = domain {
+        let_read_proc(domain.as_fd())?;
+    }
+    let listener = listen_inside(port)?;
+    send_with(server.as_fd(), &[word::INSIDE, u8::from(fresh)], &[listener]).map_err(number)?;
+    Ok(())
+}
+
+fn failure((step, errno): (Step, Errno)) -> Failure {
+    let kind = match step {
+        Step::Exec => word::NOT_EXECUTED,
+        Step::Confine => word::UNCONFINED,
+        Step::Clone | Step::Prepare | Step::Directory => word::UNPREPARED,
+    };
+    (kind, errno)
+}
+
+fn start(
+    task: &Task,
+    terminal: Option<&OwnedFd>,
+    domain: Option<&OwnedFd>,
+    server: &UnixStream,
+) -> Result<Pid, (Step, Errno)> {
     let mut spawner = Spawner::new().map_err(|errno| (Step::Prepare, errno))?;
+    let front = terminal.filter(|_| task.terminal == Some(true));
     let image = Image {
         program: Program::Named(&task.program),
         arguments: &task.arguments,
@@ -168,18 +182,27 @@ fn start(task: &Task, terminal: &OwnedFd) -> Result<Pid, (Step, Errno)> {
         descriptors: &placed(&task.descriptors),
         umask: task.umask,
         limits: &task.limits,
-        leads: Leads::Group(task.foreground.then_some(terminal.as_fd())),
+        leads: Leads::Group(front.map(AsFd::as_fd)),
+        restraint: task.confined.as_ref().zip(domain).map(|(confined, domain)| Restraint {
+            identity: confined.identity,
+            domain: domain.as_fd(),
+            filter: &confined.filter,
+            listener: Some(server.as_fd()),
+        }),
         cgroup: None,
+        spaces: false,
     };
     spawner.spawn(&image).map_err(|error| (error.step, error.errno))
 }
 
 struct Leader {
-    terminal: OwnedFd,
+    terminal: Option<OwnedFd>,
     tool: Pid,
     /// The group that was in the foreground before the tool was put in the
     /// background: a shell's job, perhaps.
     before: Option<Pid>,
+    /// Of namespaces.
+    first: bool,
 }
 
 impl Leader {
@@ -187,18 +210,20 @@ impl Leader {
         loop {
             let Ok(woken) = held.wait(server.as_fd()) else { return 125 };
             if woken.child {
-                while let Some(change) = change_of(self.tool) {
+                while let Some((pid, change)) = next_change() {
                     match change {
+                        // What the call has left, in its namespaces.
+                        _ if pid != self.tool => {}
                         Change::Stopped(signal) => {
                             let signal = u8::try_from(signal).unwrap_or(0);
                             drop(server.write_all(&[word::STOPPED, signal]));
                         }
-                        Change::Ended(exit) => self.end(exit),
+                        Change::Ended(exit) => self.end(exit, &mut server),
                     }
                 }
             }
             // The kernel tells only the leader, which is to tell its jobs.
-            if woken.hung_up {
+            if woken.hung_up && self.terminal.is_some() {
                 self.signal(libc::SIGHUP);
                 self.signal(libc::SIGCONT);
             }
@@ -215,7 +240,8 @@ impl Leader {
                     word::FOREGROUND => self.set_foreground(first == 1),
                     word::SIZE => {
                         // One that is hung up has no window.
-                        set_size(self.terminal.as_fd(), Size { rows: first, cols: second }).ok();
+                        let size = Size { rows: first, cols: second };
+                        self.terminal.as_ref().and_then(|it| set_size(it.as_fd(), size).ok());
                     }
                     _ => {}
                 }
@@ -223,9 +249,14 @@ impl Leader {
         }
     }
 
+    /// The group in the foreground of the terminal.
+    fn in_front(&self) -> Option<Pid> {
+        self.terminal.as_ref().and_then(|terminal| foreground(terminal.as_fd()))
+    }
+
     fn signal(&self, number: i32) {
         let Ok(signal) = Signal::try_from(number) else { return };
-        let front = foreground(self.terminal.as_fd()).filter(|group| *group != Pid::this());
+        let front = self.in_front().filter(|group| *group != Pid::this());
         let reached = front.is_some_and(|group| killpg(group, signal).is_ok());
         // Stopped, it is the tool that is to go on, whoever is in front.
         if !reached || (signal == Signal::SIGCONT && front != Some(self.tool)) {
@@ -234,44 +265,33 @@ impl Leader {
     }
 
     fn set_foreground(&mut self, front: bool) {
-        let now = foreground(self.terminal.as_fd());
+        let now = self.in_front();
+        let Some(terminal) = self.terminal.as_ref().map(AsFd::as_fd) else { return };
         let in_front = now.is_some_and(|group| group != Pid::this());
         if front && !in_front {
             let wanted = self.before.take().unwrap_or(self.tool);
-            if set_foreground(self.terminal.as_fd(), wanted).is_err() {
-                set_foreground(self.terminal.as_fd(), self.tool).ok();
+            if set_foreground(terminal, wanted).is_err() {
+                set_foreground(terminal, self.tool).ok();
             }
         } else if !front && in_front {
             self.before = now;
-            set_foreground(self.terminal.as_fd(), Pid::this()).ok();
+            set_foreground(terminal, Pid::this()).ok();
         }
     }
 
     /// What the tool has left in its group is not hung up: its terminal's
     /// foreground is this process, which ends now.
-    fn end(&self, exit: Exit) -> ! {
-        set_foreground(self.terminal.as_fd(), Pid::this()).ok();
-        end_as(exit)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_task_comes_back_as_it_was() {
-        let strings = |list: &[&[u8]]| list.iter().map(|s| CString::new(*s).unwrap()).collect();
-        let task = Task {
-            foreground: true,
-            umask: 0o27,
-            descriptors: vec![0, 2, 9],
-            limits: vec![Limit::named("cpu_seconds", 5).unwrap()],
-            program: c"/bin/a b".to_owned(),
-            arguments: strings(&[b"", b"\xff\n", b"12"]),
-            environment: strings(&[b"A=", b"B=\xfe"]),
-        };
-        let back = Task::read(File::from(task.write().unwrap())).unwrap();
-        assert_eq!(format!("{back:?}"), format!("{task:?}"));
+    fn end(&self, exit: Exit, server: &mut UnixStream) -> ! {
+        if let Some(terminal) = &self.terminal {
+            set_foreground(terminal.as_fd(), Pid::this()).ok();
+        }
+        match exit {
+            Exit::Signal(number) if self.first => {
+                let signal = u8::try_from(number).unwrap_or(0);
+                drop(server.write_all(&[word::DIED, signal]));
+                end_as(Exit::Code(signal.saturating_add(128)))
+            }
+            exit => end_as(exit),
+        }
     }
 }

@@ -6,38 +6,67 @@
 //!
 //! - `plan`       what is to run: immutable
 //! - `reaper`     starts processes and is the only one that waits for them
+//! - `confinement`  what holds it
+//! - `ground`     what the machine gives to hold it
+//! - `outlet`     its way out
+//! - `bell`       what its processes ask the server by
+//! - `connector`  the Unix sockets that it asks for
 //! - `report`     how it ended, or why it never began
-//! - `run`        one call: start, supervise, collect
+//! - `start`      a plan becomes a process
+//! - `run`        one call: supervise, collect
 //! - `supervise`  what ends a call: exit, timeout, the caller's death, a stop
 //! - `hear`       what the caller asks meanwhile, and what it is told
+//! - `pause`      time that is not the call's own
 //! - `plumbing`   the descriptors of a call
 //! - `output`     captured or streamed bytes
-//! - `terminal`   a pty, and what is said to the leader of its session
-//! - `leader`     that leader: this program once more
+//! - `sieve`      what they pass through
+//! - `terminal`   ptys
+//! - `leader`     between server and tool, beneath a terminal or in namespaces: this
+//!   program once more
+//! - `task`       what it is to start
+//! - `led`        what the server says to it and hears of it
+//! - `trial`      a process that tries what a tool should not be able to do
 //! - `tree`       the processes of a call, and their end
 //! - `census`     who belongs to which call
 //! - `hunt`       those that are gone before they are seen
 
+mod bell;
 mod census;
+mod confinement;
+mod connector;
+pub(crate) mod ground;
 mod hear;
 mod hunt;
 mod leader;
+mod led;
+mod outlet;
 mod output;
+mod pause;
 mod plan;
 mod plumbing;
 mod reaper;
 mod report;
 mod run;
+mod sieve;
+mod start;
 mod supervise;
+mod task;
 mod terminal;
 mod tree;
+mod trial;
 
+pub(crate) use bell::{Bell, Rings};
+pub(crate) use confinement::Confinement;
+pub(crate) use ground::Ground;
 pub(crate) use hear::{Event, Hear, Order};
 pub(crate) use leader::{VERB as LEADER_VERB, lead};
+pub(crate) use outlet::{Arrival, Arrivals, Outlet};
 pub(crate) use output::{Chunk, Seen, Source};
+pub(crate) use pause::Pause;
 pub(crate) use plan::Plan;
 pub(crate) use plumbing::Io;
 pub(crate) use report::{Report, RunError};
 pub(crate) use run::{Executor, Running};
 pub(crate) use supervise::Outcome;
 pub(crate) use tree::{Trees, sweep_leftovers};
+pub(crate) use trial::{VERB as TRIAL_VERB, attempt};

@@ -5,6 +5,7 @@
 //! moment was written before, and is still taken.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -13,8 +14,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tool_gate::redact::Values;
 
 use super::hear::Event;
+use super::sieve::Sieve;
 use crate::os::descriptors::{read_now, readable_now};
 
 /// Where a piece of output comes from, as the caller counts.
@@ -84,14 +87,20 @@ impl Capture {
 
     /// Reads one stream until `finish` or its end. Beyond the limit bytes are
     /// counted and dropped: memory stays bounded while the tool is stopped.
-    pub(crate) async fn collect(&self, pipe: OwnedFd, finish: &CancellationToken) -> Vec<u8> {
-        let mut kept = Vec::new();
+    pub(crate) async fn collect(
+        &self,
+        pipe: OwnedFd,
+        finish: &CancellationToken,
+        redact: Option<&Arc<Values>>,
+    ) -> Vec<u8> {
+        let (mut kept, mut sieve) = (Vec::new(), Sieve::new(redact));
         let Some(mut pieces) = Pieces::new(pipe, finish) else { return kept };
         while let Some(piece) = pieces.next().await {
             if self.count(piece.len()) {
-                kept.extend_from_slice(&piece);
+                kept.extend_from_slice(&sieve.push(piece));
             }
         }
+        kept.extend_from_slice(&sieve.finish());
         kept
     }
 }
@@ -117,15 +126,17 @@ impl Seen {
 
 /// Where chunks go, and how much went there.
 #[derive(Debug)]
-pub(crate) struct Outlet {
+pub(crate) struct Spout {
     to: mpsc::Sender<Chunk>,
+    /// What is taken out of each stream.
+    redact: Option<Arc<Values>>,
     stdout: AtomicU64,
     stderr: AtomicU64,
 }
 
-impl Outlet {
-    pub(crate) fn new(to: mpsc::Sender<Chunk>) -> Outlet {
-        Outlet { to, stdout: AtomicU64::new(0), stderr: AtomicU64::new(0) }
+impl Spout {
+    pub(crate) fn new(to: mpsc::Sender<Chunk>, redact: Option<Arc<Values>>) -> Spout {
+        Spout { to, redact, stdout: AtomicU64::new(0), stderr: AtomicU64::new(0) }
     }
 
     /// What went out, beside so much that came in.
@@ -151,7 +162,7 @@ impl Outlet {
 pub(crate) async fn stream(
     pipe: Option<OwnedFd>,
     source: Source,
-    to: &Outlet,
+    to: &Spout,
     finish: &CancellationToken,
     stall: Duration,
 ) {
@@ -163,30 +174,36 @@ pub(crate) async fn stream(
 pub(crate) async fn show(
     pipe: Option<OwnedFd>,
     source: Source,
-    to: &Outlet,
+    to: &Spout,
     finish: &CancellationToken,
     stall: Duration,
     mut stops: Option<mpsc::Receiver<i32>>,
 ) {
     let Some(pipe) = pipe else { return };
     let mut pieces = Pieces::new(pipe, finish);
+    let mut sieve = Sieve::new(to.redact.as_ref());
     while let Some(reading) = &mut pieces {
-        let stopped = tokio::select! {
+        let mut stopped = None;
+        let bytes = tokio::select! {
             biased;
-            signal = stop(&mut stops) => Some(signal),
-            piece = reading.next() => {
-                let Some(bytes) = piece else { break };
-                // A caller that is gone takes nothing any more: the pipe is read
-                // on, so that the tool is not held before it is ended.
-                if !give(to, Chunk { source, bytes }, finish, stall).await {
-                    return;
-                }
-                None
+            signal = stop(&mut stops) => {
+                stopped = Some(signal);
+                Bytes::new()
             }
+            piece = reading.next() => match piece {
+                Some(piece) => sieve.push(piece),
+                None => break,
+            },
+            () = Sieve::quiet(), if sieve.waits() => sieve.rest(),
         };
+        // A caller that is gone takes nothing any more: the pipe is read on, so that
+        // the tool is not held before it is ended.
+        if !piece(to, source, bytes, finish, stall).await {
+            return;
+        }
         let Some(signal) = stopped else { continue };
         while let Some(bytes) = reading.now(PIECE) {
-            if !give(to, Chunk { source, bytes }, finish, stall).await {
+            if !piece(to, source, sieve.push(bytes), finish, stall).await {
                 return;
             }
         }
@@ -195,7 +212,20 @@ pub(crate) async fn show(
             return;
         }
     }
-    end(source, to, finish, stall).await;
+    if piece(to, source, sieve.finish(), finish, stall).await {
+        end(source, to, finish, stall).await;
+    }
+}
+
+/// Hands a piece on, if there is anything in it: nothing at all would be the end.
+async fn piece(
+    to: &Spout,
+    source: Source,
+    bytes: Bytes,
+    finish: &CancellationToken,
+    stall: Duration,
+) -> bool {
+    bytes.is_empty() || give(to, Chunk { source, bytes }, finish, stall).await
 }
 
 /// Never ready where nothing is told of stops.
@@ -209,7 +239,7 @@ async fn stop(stops: &mut Option<mpsc::Receiver<i32>>) -> i32 {
 }
 
 /// Says that a stream is over. A terminal's own never is.
-pub(crate) async fn end(source: Source, to: &Outlet, finish: &CancellationToken, stall: Duration) {
+pub(crate) async fn end(source: Source, to: &Spout, finish: &CancellationToken, stall: Duration) {
     if source != Source::Terminal {
         give(to, Chunk { source, bytes: Bytes::new() }, finish, stall).await;
     }
@@ -217,7 +247,7 @@ pub(crate) async fn end(source: Source, to: &Outlet, finish: &CancellationToken,
 
 /// Hands a chunk on. While the tool runs a caller may take its time (it may be a
 /// pager); once the tool has ended, only so much of it. Says whether to go on.
-async fn give(to: &Outlet, chunk: Chunk, finish: &CancellationToken, stall: Duration) -> bool {
+async fn give(to: &Spout, chunk: Chunk, finish: &CancellationToken, stall: Duration) -> bool {
     let late = async {
         finish.cancelled().await;
         tokio::time::sleep(stall).await;

@@ -5,9 +5,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tool_gate::redact::Values;
 use tool_policy::facts::Observed;
 use tool_policy::{Scene, Subject};
 
+use super::bell::Bell;
+use super::confinement::Confinement;
 use crate::os::limit::Limit;
 
 /// One process to be.
@@ -21,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) own: usize,
     /// `NAME=value`, built from nothing.
     pub(crate) environment: Vec<CString>,
+    /// So many of them, the last ones, are of this call alone: the way to its gate.
+    pub(crate) fresh: usize,
     /// Opened beneath a workspace root.
     pub(crate) directory: OwnedFd,
     /// Its name as the kernel has it; empty where it has none.
@@ -35,6 +40,12 @@ pub(crate) struct Plan {
     pub(crate) timeout: Option<Duration>,
     /// Resource limits that its definition sets.
     pub(crate) limits: Vec<Limit>,
+    /// What is taken out of its output, which then passes the server.
+    pub(crate) redact: Option<Arc<Values>>,
+    /// What its processes ask the server by.
+    pub(crate) bell: Option<Bell>,
+    /// What holds it; `None`: nothing.
+    pub(crate) confinement: Option<Confinement>,
     /// The call's number: its processes carry it.
     pub(crate) call: u32,
 }

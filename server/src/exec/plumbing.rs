@@ -3,17 +3,18 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use nix::errno::Errno;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tool_gate::redact::Values;
 use tool_protocol::Terminal;
 
 use super::hear::Event;
-use super::output::{self, Capture, Chunk, Outlet, Seen, Source};
+use super::output::{self, Capture, Chunk, Seen, Source, Spout};
 use crate::os::descriptors::{self, Here};
 use crate::os::foreign::Foreign;
 
@@ -40,6 +41,18 @@ pub(crate) enum Io {
 }
 
 impl Io {
+    /// The numbers that the tool's own descriptors have.
+    pub(crate) fn numbers(&self) -> Vec<RawFd> {
+        let behind = self.terminals().iter().flat_map(|terminal| terminal.fds.iter());
+        let behind = behind.filter_map(|number| RawFd::try_from(*number).ok());
+        match self {
+            Io::Passed(passed, _) => {
+                passed.iter().map(|(number, _)| *number).chain(behind).collect()
+            }
+            Io::Captured | Io::Streamed { .. } => behind.collect(),
+        }
+    }
+
     /// The terminals that the tool gets.
     pub(crate) fn terminals(&self) -> &[Terminal] {
         match self {
@@ -153,12 +166,15 @@ impl Ours {
         masters: Vec<OwnedFd>,
         stops: mpsc::Receiver<i32>,
         capture: &Capture,
+        redact: Option<&Arc<Values>>,
         finish: &CancellationToken,
         stall: Duration,
     ) -> (Vec<u8>, Vec<u8>, Seen) {
         if let Some((stdout, stderr)) = self.captured {
-            let (stdout, stderr) =
-                tokio::join!(capture.collect(stdout, finish), capture.collect(stderr, finish));
+            let (stdout, stderr) = tokio::join!(
+                capture.collect(stdout, finish, redact),
+                capture.collect(stderr, finish, redact)
+            );
             let seen = Seen::captured(&stdout, &stderr);
             return (stdout, stderr, seen);
         }
@@ -167,7 +183,7 @@ impl Ours {
         };
         let Streamed { mut stdin, stdout, stderr, input, typed, output, credit, terminals } =
             streamed;
-        let (output, taken) = (Outlet::new(output), AtomicU64::new(0));
+        let (output, taken) = (Spout::new(output, redact.cloned()), AtomicU64::new(0));
         // There are three descriptors here, so three terminals at most.
         let mut stops = Some(stops);
         let mut screens = terminals.iter().zip(masters).map(|(terminal, master)| {
@@ -231,7 +247,7 @@ impl Screen<'_> {
     }
 }
 
-async fn show(screen: Option<&Screen<'_>>, output: &Outlet, stall: Duration) {
+async fn show(screen: Option<&Screen<'_>>, output: &Spout, stall: Duration) {
     let Some(screen) = screen else { return };
     let streams = [(1, Source::Stdout), (2, Source::Stderr)];
     let mut behind = streams.into_iter().filter(|(number, _)| screen.of.fds.contains(number));

@@ -20,6 +20,8 @@ pub(crate) struct Report {
     pub(crate) seen: Seen,
     /// Processes of the call that could not be killed.
     pub(crate) unkillable: usize,
+    /// What whoever decided on it has to say about how it ended, and what to do.
+    pub(crate) hint: Option<(String, String)>,
 }
 
 impl Report {
@@ -31,7 +33,7 @@ impl Report {
     /// Without output.
     pub(super) fn of(outcome: Outcome) -> Report {
         let seen = Seen::default();
-        Report { outcome, stdout: Vec::new(), stderr: Vec::new(), seen, unkillable: 0 }
+        Report { outcome, stdout: Vec::new(), stderr: Vec::new(), seen, unkillable: 0, hint: None }
     }
 }
 
@@ -44,6 +46,9 @@ pub(crate) enum RunError {
     /// The kernel does not allow it, now or later.
     #[error("cannot start a process: {0}")]
     Forbidden(#[source] Errno),
+    /// It could not be confined, and so did not run.
+    #[error("cannot confine a process: {0}")]
+    Unconfined(#[source] Errno),
     /// The directory was there and could not be entered.
     #[error("cannot enter the directory: {0}")]
     Directory(#[source] Errno),

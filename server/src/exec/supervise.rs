@@ -7,8 +7,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::hear::{Event, Hear, Order};
+use super::led::{Leader, Told};
+use super::pause::over;
 use super::reaper::Reaper;
-use super::terminal::{Leader, Told};
 use crate::os::process::{Exit, takes_by_default};
 
 /// How a call ended.
@@ -50,7 +51,8 @@ pub(super) async fn supervise(
     overflow: oneshot::Receiver<usize>,
 ) -> Outcome {
     // No clock is started where there is nothing to wait for.
-    let deadline = after(timeout);
+    let pause = hear.pause.clone();
+    let deadline = over(timeout, pause.as_deref());
     tokio::pin!(deadline, overflow);
     let mut capturing = true;
     // Whether SIGSTOP was sent where SIGTSTP was asked for.
@@ -66,7 +68,9 @@ pub(super) async fn supervise(
             biased;
             exit = &mut *end => {
                 // The sender lives in the reaper until the process has ended.
-                return Outcome::Exited(exit.unwrap_or(Exit::Code(125)));
+                let exit = exit.unwrap_or(Exit::Code(125));
+                let told = reins.leader.as_mut().map(|leader| leader.end(exit));
+                return Outcome::Exited(told.unwrap_or(exit));
             }
             () = hear.gone.cancelled() => return Outcome::CallerGone,
             () = hear.stop.cancelled() => return Outcome::Interrupted,
@@ -83,7 +87,8 @@ pub(super) async fn supervise(
                     None => hear.tell(Event::Stopped(number)),
                 },
                 Some(Told::Runs) => hear.tell(Event::Started),
-                Some(Told::Failed(..)) => {}
+                // Before it ran, and was heard then.
+                Some(_) => {}
                 // Its own end comes by the reaper.
                 None => leader = false,
             },

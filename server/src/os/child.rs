@@ -7,6 +7,8 @@ use std::os::fd::RawFd;
 use std::ptr;
 
 use super::limit::Limit;
+use super::restrain::Steps;
+use super::spaces::keep_capabilities;
 use super::spawn::Step;
 
 /// Everything that the child needs, as plain numbers and addresses.
@@ -14,6 +16,8 @@ use super::spawn::Step;
 pub(super) struct Child {
     /// Whose child it is, while that lives.
     pub(super) parent: libc::pid_t,
+    /// The first of namespaces of its own.
+    pub(super) spaces: bool,
     pub(super) program: *const libc::c_char,
     /// Execute this open file instead.
     pub(super) program_fd: RawFd,
@@ -30,6 +34,10 @@ pub(super) struct Child {
     pub(super) umask: libc::mode_t,
     pub(super) limits: *const Limit,
     pub(super) limit_count: usize,
+    /// What confines it; null: nothing.
+    pub(super) restraint: *mut Steps,
+    /// For tests: every descriptor stays open.
+    pub(super) leaks: bool,
     pub(super) step: Step,
     pub(super) errno: libc::c_int,
 }
@@ -55,11 +63,7 @@ pub(super) extern "C" fn run_child(child: *mut Child) -> ! {
         };
         let apart = if (*child).group { libc::setpgid(0, 0) } else { libc::setsid() };
         if apart < 0
-            // The parent's death is the call's: the next server finds the rest
-            // of the tree by its mark.
-            || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) < 0
-            // One that died before that sends nothing.
-            || libc::getppid() != (*child).parent
+            || ((*child).spaces && !keep_capabilities())
             // SIGTTOU is blocked here, as every signal is.
             || ((*child).terminal >= 0 && libc::tcsetpgrp((*child).terminal, libc::getpid()) < 0)
         {
@@ -78,10 +82,25 @@ pub(super) extern "C" fn run_child(child: *mut Child) -> ! {
                 fail(Step::Prepare);
             }
         }
+        let restraint = (*child).restraint;
+        if !restraint.is_null() && !(*restraint).give_up() {
+            fail(Step::Confine);
+        }
+        // The parent's death is the call's: the next server finds the rest of the
+        // tree by its mark. Whoever becomes another user forgets this.
+        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) < 0
+            // One that died before that sends nothing.
+            || libc::getppid() != (*child).parent
+        {
+            fail(Step::Prepare);
+        }
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+        if !restraint.is_null() && !(*restraint).shut_in() {
+            fail(Step::Confine);
+        }
         if (*child).program_fd >= 0 {
             let (program, argv, envp) = ((*child).program_fd, (*child).argv, (*child).envp);
             libc::syscall(
@@ -107,7 +126,13 @@ unsafe fn place_descriptors(child: *mut Child) -> bool {
     // SAFETY: the caller vouches for it.
     unsafe {
         // Everything closes with execve, but for what is placed below.
-        libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        let closes = libc::CLOSE_RANGE_CLOEXEC;
+        libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, closes);
+        if (*child).leaks {
+            for number in 3..1024 {
+                libc::fcntl(number, libc::F_SETFD, 0);
+            }
+        }
         let moves = std::slice::from_raw_parts_mut((*child).moves, (*child).move_count);
         // What lies where something else goes steps aside first: the program too,
         // or the caller's own file would be executed in its place.
@@ -128,6 +153,17 @@ unsafe fn place_descriptors(child: *mut Child) -> bool {
             (*child).program_fd = step_aside((*child).program_fd, moves);
             if (*child).program_fd < 0 {
                 return false;
+            }
+        }
+        if !(*child).restraint.is_null() {
+            let restraint = (*child).restraint;
+            for own in [&raw mut (*restraint).ruleset, &raw mut (*restraint).listener] {
+                if *own >= 0 {
+                    *own = step_aside(*own, moves);
+                    if *own < 0 {
+                        return false;
+                    }
+                }
             }
         }
         moves.iter().all(|one| {

@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::stat::SFlag;
 
@@ -111,13 +113,22 @@ impl Foreign {
         self._place = Some(place);
     }
 
-    /// Whether it is a terminal: what the broker never hands to a tool.
+    /// Whether it is a terminal: what the broker never hands to a tool. One that has
+    /// been hung up is none any more, for as long as it is open: it is at its end.
     pub(crate) fn is_terminal(&self) -> bool {
+        let Some(descriptor) = &self.descriptor else { return false };
         self.kind == Some(SFlag::S_IFCHR)
-            && self
-                .descriptor
-                .as_ref()
-                .is_some_and(|descriptor| nix::unistd::isatty(descriptor).unwrap_or(true))
+            && match nix::unistd::isatty(descriptor) {
+                Ok(is) => is,
+                Err(Errno::EIO) => !is_hung_up(descriptor.as_fd()),
+                Err(_) => true,
+            }
+    }
+
+    /// Whether it is a Unix socket, of whatever kind. One that cannot be asked counts as one.
+    pub(crate) fn is_unix_socket(&self) -> bool {
+        let socket = self.descriptor.as_ref().filter(|_| self.kind == Some(SFlag::S_IFSOCK));
+        socket.is_some_and(|socket| domain(socket.as_fd()).is_none_or(|it| it == libc::AF_UNIX))
     }
 
     /// Whether a tool may have it: what is a stream of bytes or a device. A
@@ -129,6 +140,11 @@ impl Foreign {
         let Some(descriptor) = &self.descriptor else { return false };
         self.kind.is_some_and(|kind| kinds.contains(&kind))
             && fcntl(descriptor, FcntlArg::F_GETFL).is_ok_and(|flags| flags & libc::O_PATH == 0)
+    }
+
+    /// The descriptor, of which it is known that it closes at once.
+    pub(crate) fn into_inner(mut self) -> Option<OwnedFd> {
+        self.descriptor.take()
     }
 
     /// The descriptor itself.
@@ -162,6 +178,27 @@ pub(crate) fn close_connection(connection: UnixStream, unwatch: impl FnOnce(Borr
         unwatch(connection.as_fd());
         close_elsewhere(connection.into(), None);
     }
+}
+
+/// Whether it is a terminal that has been hung up: no other has an error and everything
+/// else at once.
+fn is_hung_up(terminal: BorrowedFd<'_>) -> bool {
+    let mut polls = [PollFd::new(terminal, PollFlags::POLLIN | PollFlags::POLLOUT)];
+    let all = PollFlags::POLLERR | PollFlags::POLLHUP | PollFlags::POLLIN | PollFlags::POLLOUT;
+    poll(&mut polls, PollTimeout::ZERO).is_ok()
+        && polls.iter().all(|poll| poll.revents().is_some_and(|found| found.contains(all)))
+}
+
+/// The domain of a socket.
+fn domain(socket: BorrowedFd<'_>) -> Option<libc::c_int> {
+    let (mut domain, option): (libc::c_int, _) = (-1, libc::SO_DOMAIN);
+    let mut length = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(4);
+    let (level, number) = (libc::SOL_SOCKET, socket.as_raw_fd());
+    // SAFETY: the kernel writes one int, for which there is room.
+    let asked = unsafe {
+        libc::getsockopt(number, level, option, (&raw mut domain).cast(), &raw mut length)
+    };
+    (asked == 0).then_some(domain)
 }
 
 /// What a descriptor is, without asking whoever serves it: a file system in user

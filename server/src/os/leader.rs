@@ -1,4 +1,4 @@
-//! What the leader of a terminal's session does to itself: it is this program,
+//! What a leader (exec::leader) does to itself: it is this program,
 //! executed anew, with one thread and nothing of the server's.
 //!
 //! Owns: the descriptors that it was started with, its signals, its end. Must
@@ -14,18 +14,15 @@ use nix::unistd::Pid;
 
 use super::process::Exit;
 
-/// Three descriptors that the server has placed one after another.
-pub(crate) fn inherited(first: RawFd) -> Result<[OwnedFd; 3], Errno> {
-    let take = |number: RawFd| {
-        // SAFETY: F_SETFD asks nothing of memory, and fails where the number is
-        // not open. Then the server placed it there for us; this runs once,
-        // before anything else owns a descriptor of that number.
-        unsafe {
-            Errno::result(libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC))?;
-            Ok(OwnedFd::from_raw_fd(number))
-        }
-    };
-    Ok([take(first)?, take(first + 1)?, take(first + 2)?])
+/// A descriptor that the server has placed for this program.
+pub(crate) fn inherited(number: RawFd) -> Result<OwnedFd, Errno> {
+    // SAFETY: F_SETFD asks nothing of memory, and fails where the number is not
+    // open. Then the server placed it there for us; each number is asked for once,
+    // before anything else owns a descriptor of that number.
+    unsafe {
+        Errno::result(libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC))?;
+        Ok(OwnedFd::from_raw_fd(number))
+    }
 }
 
 /// Descriptors of those numbers, each to keep its number in a child.

@@ -212,11 +212,6 @@ pub(crate) fn reap_ended(pid: Pid) -> Option<(Pid, Exit)> {
     }
 }
 
-/// What this child did since the last time; `None` where nothing.
-pub(crate) fn change_of(child: Pid) -> Option<Change> {
-    wait(child, WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED).map(|(_, change)| change)
-}
-
 /// Not nix's waitpid: it has reaped a child that died of a real-time signal when
 /// it finds no name for that, and what it then says is an error.
 fn wait(pid: Pid, flags: WaitPidFlag) -> Option<(Pid, Change)> {

@@ -21,6 +21,9 @@ use nix::unistd::Pid;
 use super::child::{Child, Move, run_child};
 use super::clone3::clone_into;
 use super::limit::Limit;
+use super::nudge::Nudge;
+use super::restrain::{Habits, Restraint, Steps};
+use super::spaces;
 
 /// Everything that the child needs, ready before it exists.
 #[derive(Debug)]
@@ -41,8 +44,12 @@ pub(crate) struct Image<'a> {
     pub(crate) limits: &'a [Limit],
     /// Whose leader it becomes.
     pub(crate) leads: Leads<'a>,
+    /// What confines it.
+    pub(crate) restraint: Option<Restraint<'a>>,
     /// A cgroup directory to start in.
     pub(crate) cgroup: Option<BorrowedFd<'a>>,
+    /// It is the first process of namespaces of its own, with what that needs.
+    pub(crate) spaces: bool,
 }
 
 /// A program to execute.
@@ -72,6 +79,8 @@ pub(crate) enum Step {
     Prepare,
     /// The directory could not be entered.
     Directory,
+    /// It could not be confined.
+    Confine,
     /// The program could not be executed.
     Exec,
 }
@@ -92,6 +101,9 @@ pub(crate) struct SpawnError {
 #[derive(Debug)]
 pub(crate) struct Spawner {
     stack: *mut libc::c_void,
+    habits: Habits,
+    /// Made when the first child becomes another user.
+    nudge: Option<Nudge>,
 }
 
 const STACK: usize = 64 * 1024;
@@ -118,7 +130,7 @@ impl Spawner {
                 return Err(Errno::last());
             }
             Errno::result(libc::mprotect(stack, GUARD, libc::PROT_NONE))?;
-            Ok(Spawner { stack })
+            Ok(Spawner { stack, habits: Habits::new(), nudge: None })
         }
     }
 
@@ -140,8 +152,17 @@ impl Spawner {
             Leads::Group(terminal) => (true, terminal),
         };
         let number = |descriptor: Option<BorrowedFd<'_>>| descriptor.map_or(-1, |d| d.as_raw_fd());
+        let spaces = if image.spaces { spaces::FLAGS } else { 0 };
+        let mut restraint = image.restraint.map(|restraint| Steps::new(&restraint, self.habits));
+        let watched = self.watch(restraint.as_mut()).map_err(|errno| SpawnError {
+            step: Step::Clone,
+            errno,
+            unreaped: None,
+        })?;
         let mut child = Child {
-            parent: nix::unistd::getpid().as_raw(),
+            // From inside its namespace it is not seen.
+            parent: if image.spaces { 0 } else { nix::unistd::getpid().as_raw() },
+            spaces: image.spaces,
             program,
             program_fd,
             argv: argv.as_ptr(),
@@ -154,6 +175,8 @@ impl Spawner {
             umask: image.umask,
             limits: image.limits.as_ptr(),
             limit_count: image.limits.len(),
+            restraint: restraint.as_mut().map_or(ptr::null_mut(), ptr::from_mut),
+            leaks: self.habits.leaks,
             step: Step::Exec,
             errno: 0,
         };
@@ -162,10 +185,13 @@ impl Spawner {
         // thread until the child has executed or exited.
         let result = unsafe {
             match image.cgroup {
-                None => self.clone(&raw mut child),
-                Some(cgroup) => clone_into(cgroup, self.stack, STACK, &raw mut child),
+                None => self.clone(spaces, &raw mut child),
+                Some(cgroup) => clone_into(cgroup, spaces, self.stack, STACK, &raw mut child),
             }
         };
+        if watched && let Some(nudge) = &self.nudge {
+            nudge.end();
+        }
         if result < 0 {
             let errno = Errno::from_raw(i32::try_from(-result).unwrap_or(libc::EINVAL));
             return Err(SpawnError { step: Step::Clone, errno, unreaped: None });
@@ -181,13 +207,27 @@ impl Spawner {
         Err(SpawnError { step, errno: Errno::from_raw(errno), unreaped: Some(pid) })
     }
 
+    /// Has a child that becomes another user seen to; whether it is one.
+    fn watch(&mut self, steps: Option<&mut Steps>) -> Result<bool, Errno> {
+        let Some(steps) = steps.filter(|steps| steps.becomes_another()) else {
+            return Ok(false);
+        };
+        if self.nudge.is_none() {
+            self.nudge = Some(Nudge::new()?);
+        }
+        if let Some(nudge) = &self.nudge {
+            steps.tells(nudge.begin());
+        }
+        Ok(true)
+    }
+
     /// clone(2), which every container allows. The result is a pid, or an error
     /// number below zero.
-    unsafe fn clone(&self, child: *mut Child) -> isize {
+    unsafe fn clone(&self, spaces: libc::c_int, child: *mut Child) -> isize {
         // SAFETY: the top of our own stack, aligned as the mapping is.
         unsafe {
             let top = self.stack.cast::<u8>().add(STACK).cast();
-            let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+            let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | spaces;
             let pid = libc::clone(run_cloned, top, flags, child.cast());
             if pid < 0 { -(Errno::last() as isize) } else { pid as isize }
         }

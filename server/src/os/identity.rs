@@ -1,0 +1,56 @@
+//! Whose processes tools are, and what powers the server has over that.
+//!
+//! Owns: reading this process's capabilities. Must not: choose who a tool is.
+
+/// A user and a group, of no other groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+const CAP_KILL: u32 = 5;
+const CAP_SETGID: u32 = 6;
+const CAP_SETUID: u32 = 7;
+
+/// Whether this process has what it takes to start others as another user and to
+/// end them. That it works is to be tried: in a user namespace it may not.
+pub(crate) fn can_switch() -> bool {
+    let all = (1 << CAP_KILL) | (1 << CAP_SETGID) | (1 << CAP_SETUID);
+    capabilities().is_some_and(|[effective, ..]| effective & all == all) && !shows_itself()
+}
+
+/// Whether this process has any capability to be given up.
+pub(crate) fn has_any() -> bool {
+    capabilities().is_none_or(|all| all.into_iter().any(|set| set != 0))
+}
+
+/// With fs.suid_dumpable=1 a process that changes its user can be looked into by
+/// that user: and until it executes, it shares the server's memory.
+fn shows_itself() -> bool {
+    std::fs::read("/proc/sys/fs/suid_dumpable").is_ok_and(|says| says.starts_with(b"1"))
+}
+
+/// Version 3, for this process.
+#[repr(C)]
+pub(super) struct Header {
+    version: u32,
+    pid: libc::c_int,
+}
+
+/// Effective, permitted, inheritable: the lower and then the upper half.
+pub(super) type Sets = [[u32; 3]; 2];
+
+pub(super) const HEADER: Header = Header { version: 0x2008_0522, pid: 0 };
+
+/// Effective, permitted and inheritable.
+fn capabilities() -> Option<[u64; 3]> {
+    let (mut header, mut sets) = (HEADER, Sets::default());
+    // SAFETY: the kernel reads and writes two structs of the sizes that version 3
+    // has, both ours.
+    let got = unsafe { libc::syscall(libc::SYS_capget, &raw mut header, sets.as_mut_ptr()) };
+    let [lower, upper] = sets;
+    let whole = |(low, high): (u32, u32)| (u64::from(high) << 32) | u64::from(low);
+    let [[e, p, i], [e_high, p_high, i_high]] = [lower, upper];
+    (got == 0).then(|| [(e, e_high), (p, p_high), (i, i_high)].map(whole))
+}

@@ -1,0 +1,120 @@
+//! Namespaces of a call's own: users, processes, network, mounts, IPC, host name.
+//!
+//! Owns: what the server does to a process that begins in them (its ids), and what
+//! that process does inside (its /proc, its loopback). Must not: know what runs
+//! there.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use nix::sys::stat::Mode;
+use nix::unistd::Pid;
+
+use super::identity::{HEADER, Identity, Sets};
+
+/// What a process begins in that has them. Mounts come later, from inside: the
+/// directory that it was started in is then one of the new mounts, and has a name.
+pub(super) const FLAGS: libc::c_int = libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS;
+
+/// What the first process of the namespaces can do in them: signal others of the
+/// call, start the tool as its user and without this, bring the loopback up, mount.
+/// CAP_KILL, SETGID, SETUID, SETPCAP, NET_ADMIN, SYS_ADMIN.
+const CAPABILITIES: [libc::c_ulong; 6] = [5, 6, 7, 8, 12, 21];
+
+/// Keeps these capabilities over an execve, and no others. For a child that has just
+/// been made: no allocation.
+pub(super) fn keep_capabilities() -> bool {
+    let mask = CAPABILITIES.iter().fold(0u32, |mask, number| mask | (1 << number));
+    let (header, sets): (_, Sets) = (HEADER, [[mask; 3], [0; 3]]);
+    // SAFETY: capset reads both structs; prctl takes numbers.
+    unsafe {
+        libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) == 0
+            && CAPABILITIES.iter().all(|number| {
+                let (raise, zero): (libc::c_ulong, libc::c_ulong) = (2, 0);
+                libc::prctl(libc::PR_CAP_AMBIENT, raise, *number, zero, zero) == 0
+            })
+    }
+}
+
+/// Gives a process that has begun in a new user namespace its one user and group, the
+/// same inside as outside; for a server that can be any user.
+pub(crate) fn map(pid: Pid, identity: Identity) -> std::io::Result<()> {
+    write_maps(&pid.to_string(), identity)
+}
+
+/// Gives the namespace of this process the user and group that it has outside, which it
+/// cannot see itself. It has to do it itself: what belongs to it in /proc is root's until
+/// its execve is over, and the server goes on before that.
+pub(crate) fn map_own(outside: Identity) -> std::io::Result<()> {
+    // Whoever has no capability outside may only do it so.
+    fs::write("/proc/self/setgroups", "deny")?;
+    write_maps("self", outside)
+}
+
+fn write_maps(process: &str, Identity { uid, gid }: Identity) -> std::io::Result<()> {
+    fs::write(format!("/proc/{process}/gid_map"), format!("{gid} {gid} 1"))?;
+    fs::write(format!("/proc/{process}/uid_map"), format!("{uid} {uid} 1"))
+}
+
+/// Mounts of this process's own, and in them a /proc that shows nothing but what
+/// runs in its namespaces. Says whether that is so: a container that hides parts of
+/// its /proc allows no new one, and the old one stays.
+pub(crate) fn make_mounts() -> Result<bool, Errno> {
+    // SAFETY: takes a number; there is no other thread.
+    Errno::result(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    let (kind, place) = (c"proc".as_ptr(), c"/proc".as_ptr());
+    // SAFETY: three strings that live; no data.
+    let mounted = unsafe { libc::mount(kind, place, kind, flags, std::ptr::null()) };
+    Ok(mounted == 0)
+}
+
+/// Adds to a ruleset of Landlock that /proc, as this process sees it, may be read.
+pub(crate) fn let_read_proc(ruleset: BorrowedFd<'_>) -> Result<(), Errno> {
+    const PATH_BENEATH: libc::c_int = 1;
+    /// Execute, read a file, read a directory.
+    const READ: u64 = 1 | (1 << 2) | (1 << 3);
+    #[repr(C, packed)]
+    struct Rule {
+        access: u64,
+        parent: libc::c_int,
+    }
+    let place = open("/proc", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+    let rule = Rule { access: READ, parent: place.as_raw_fd() };
+    // SAFETY: reads one struct.
+    let added = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_add_rule,
+            ruleset.as_raw_fd(),
+            PATH_BENEATH,
+            &raw const rule,
+            0,
+        )
+    };
+    Errno::result(added).map(drop)
+}
+
+/// Brings the loopback of this process's network up, and listens there.
+pub(crate) fn listen_inside(port: u16) -> Result<OwnedFd, Errno> {
+    let any = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    // SAFETY: all-zero bytes are a valid ifreq.
+    let mut wanted: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (place, byte) in wanted.ifr_name.iter_mut().zip(c"lo".to_bytes()) {
+        *place = libc::c_char::from_ne_bytes([*byte]);
+    }
+    wanted.ifr_ifru.ifru_flags = libc::c_short::try_from(libc::IFF_UP).unwrap_or(1);
+    // SAFETY: reads one struct.
+    let up = unsafe { libc::ioctl(any.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS, &raw const wanted) };
+    Errno::result(up)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    let number = |error: std::io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+    Ok(listener.map_err(number)?.into())
+}
