@@ -80,6 +80,17 @@ impl Reply {
         }
     }
 
+    /// The same, with a line for people about how the tool itself ended, and what to
+    /// do; it has no code.
+    #[must_use]
+    pub fn told(mut self, error: &str, hint: &str) -> Reply {
+        if self.error.is_none() {
+            self.error = Some(crate::one_line(error));
+            self.hint = Some(crate::one_line(hint));
+        }
+        self
+    }
+
     /// The JSON of this reply. One that does not fit a frame is replaced by a
     /// reply that says so and counts the output: never cut.
     pub fn to_payload(&self) -> Vec<u8> {

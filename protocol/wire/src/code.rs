@@ -79,6 +79,8 @@ codes! {
     OutputTooLarge = "output_too_large", 125, false;
     /// The kernel gave no process, descriptor or memory.
     SpawnFailed = "spawn_failed", 125, true;
+    /// The machine lacks what this tool is to be confined with.
+    ConfinementUnavailable = "confinement_unavailable", 125, false;
     /// The server cannot write where it keeps a tool's HOME.
     StateUnavailable = "state_unavailable", 125, true;
     /// The call cannot be recorded, and is not run unrecorded.

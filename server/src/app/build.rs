@@ -8,17 +8,18 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
+use tool_gate::credential::Keeper;
 use tool_policy::{Mode, NamePattern};
 use tracing::warn;
 
-use super::error::AppError;
+use super::error::{AppError, StateError};
 use super::state::{instance_number, make_state_directory, random};
 use crate::audit::{self, Audit};
 use crate::broker::{
-    Admission, ApprovalSettings, Approvals, Bounds, Broker, Environment, Facts, Homes, Rates,
-    Recent, Setups, Workspace,
+    Admission, ApprovalSettings, Approvals, Bounds, Broker, Commands, Confines, Environment, Facts,
+    Gates, Homes, Rates, Recent, Redact, Setups, Signing, Workspace,
 };
-use crate::config::{Cgroup, Config};
+use crate::config::{Cgroup, Config, SandboxLevel};
 use crate::exec::{Executor, Trees, sweep_leftovers};
 use crate::listen::{SCRAPE_DESCRIPTORS, paid_for};
 use crate::metrics::Metrics;
@@ -44,13 +45,27 @@ pub(crate) fn registry_options(config: &Config) -> RegistryOptions {
             .filter_map(|text| NamePattern::parse(text))
             .collect(),
         binary_dirs: crate::registry::BINARY_DIRS.iter().map(Into::into).collect(),
+        hidden: hidden(config),
     }
+}
+
+/// What is the server's own, and none of a tool's business.
+fn hidden(config: &Config) -> Vec<(&'static str, PathBuf)> {
+    let sockets = [&config.socket, &config.control_socket];
+    let listen = config.listen.iter().map(|listen| &listen.path);
+    let sockets = sockets.into_iter().chain(listen).map(|path| ("a socket", path.clone()));
+    std::iter::once(("the server's state", config.state_dir.clone())).chain(sockets).collect()
 }
 
 /// What environments are made from.
 pub(crate) fn environment(config: &Config) -> Environment {
     let own = std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec()));
     Environment { path: config.env_path.clone(), own: own.collect() }
+}
+
+/// Where credentials come from.
+fn credentials(broker: &Weak<Broker>) -> Keeper {
+    Keeper::of_process(Some(Arc::new(Commands(Weak::clone(broker)))))
 }
 
 /// What a broker is built for.
@@ -98,6 +113,8 @@ pub(crate) fn build(
     if config.metrics_listen.is_some() {
         files.now = files.now.saturating_sub(SCRAPE_DESCRIPTORS);
     }
+    let kept = Confines::room(files.now);
+    files.now = files.now.saturating_sub(u64::try_from(kept).unwrap_or(u64::MAX));
     let executor = Executor::new(
         Trees::new(marks)?,
         cgroups,
@@ -106,6 +123,11 @@ pub(crate) fn build(
         config.timeouts.frame,
     )
     .map_err(system("set up the start of processes"))?;
+    let homes = Homes::new(&config.state_dir);
+    if executor.ground().switches {
+        let failed = |source| StateError { path: config.state_dir.clone(), source };
+        homes.open_ways().map_err(failed)?;
+    }
     let tree = describe_tree(marks.is_some(), sealed, executor.cgroups());
     let registry = Arc::new(Registry::open(registry_options(config)));
     // Another one at each start: a call's id is nobody else's, in the audit too.
@@ -114,35 +136,48 @@ pub(crate) fn build(
         For::Serving => Some(open_audit(config)?),
         For::Setup => None,
     };
-    let broker = Arc::new_cyclic(|this: &Weak<Broker>| Broker {
-        registry,
-        admission: Admission::new(bounds(config, files.now)),
-        rates: Rates::new(config.limits.rate),
-        workspace,
-        environment: environment(config),
-        homes: Homes::new(&config.state_dir),
-        setups: Setups::new(config.timeouts.setup),
-        audit,
-        approvals: Approvals::open(approval_settings(config)),
-        executor,
-        draining: CancellationToken::new(),
-        stop: CancellationToken::new(),
-        facts: Facts {
-            this: Weak::clone(this),
-            instance,
-            started: Instant::now(),
-            tree,
-            hidden_peers: AtomicBool::new(false),
-            figures_at: OnceLock::new(),
-            sockets: std::iter::once(&config.socket)
-                .chain(config.listen.iter().map(|listen| &listen.path))
-                .map(|path| path.display().to_string())
-                .collect(),
-        },
-        calls: AtomicU32::new(1),
-        recent: Recent::default(),
-        metrics: Metrics::new(),
-        finished: AtomicU64::new(0),
+    let broker = Arc::new_cyclic(|this: &Weak<Broker>| {
+        let keeper = Arc::new(credentials(this));
+        Broker {
+            registry,
+            admission: Admission::new(bounds(config, files.now)),
+            rates: Rates::new(config.limits.rate),
+            workspace,
+            environment: environment(config),
+            homes,
+            confines: Confines::new(
+                config.sandbox_level == SandboxLevel::Landlock,
+                &config.env_path,
+                hidden(config).into_iter().map(|(_, path)| path).collect(),
+                kept,
+                &config.state_dir,
+            ),
+            setups: Setups::new(config.timeouts.setup),
+            audit,
+            approvals: Approvals::open(approval_settings(config)),
+            redact: Redact::new(Arc::clone(&keeper)),
+            signing: Signing::new(Arc::clone(&keeper)),
+            gates: Gates::new(keeper),
+            executor,
+            draining: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            facts: Facts {
+                this: Weak::clone(this),
+                instance,
+                started: Instant::now(),
+                tree,
+                hidden_peers: AtomicBool::new(false),
+                figures_at: OnceLock::new(),
+                sockets: std::iter::once(&config.socket)
+                    .chain(config.listen.iter().map(|listen| &listen.path))
+                    .map(|path| path.display().to_string())
+                    .collect(),
+            },
+            calls: AtomicU32::new(1),
+            recent: Recent::default(),
+            metrics: Metrics::new(),
+            finished: AtomicU64::new(0),
+        }
     });
     Ok((broker, files))
 }

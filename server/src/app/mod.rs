@@ -30,7 +30,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 pub(crate) use self::build::{For, build, environment, registry_options};
 pub(crate) use self::error::AppError;
@@ -44,6 +44,7 @@ use crate::listen::{
     Context, Door, LEAST_DESCRIPTORS, Listening, Reload, Scrape, Shared, SocketError,
 };
 use crate::os::foreign;
+use crate::os::program::forget_the_start;
 use crate::os::signals::Signals;
 use crate::os::startup;
 
@@ -122,6 +123,11 @@ async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<
     broker.setups.start(&broker, &tools);
     keep_registry(config, &broker, reloads);
     notify(&[sd_notify::NotifyState::Ready]);
+    tokio::spawn(async {
+        // What was just begun needs some of that code.
+        sleep(Duration::from_secs(1)).await;
+        forget_the_start();
+    });
     let stopped_by = wait_for_stop(told, reload).await?;
     info!(signal = stopped_by.as_str(), "stopping");
     notify(&[sd_notify::NotifyState::Stopping]);
@@ -173,14 +179,23 @@ fn tell_the_start(config: &Config, broker: &Broker, connections: usize) {
         tools_dir = %config.tools_dir.display(),
         connections,
         trees = broker.facts.tree,
+        confinement = broker.confines.level(broker.executor.ground()).as_str(),
         "started"
     );
     for problem in &snapshot.problems {
         warn!("{problem}");
     }
+    for exposed in broker.confines.exposed(&broker.workspace) {
+        warn!("{exposed}");
+    }
     for tool in snapshot.tools.values() {
         if tool.unrestricted() {
             warn!(tool = tool.name, "unrestricted: neither rules nor a default ({})", tool.origin);
+        }
+        if !tool.is_confined() {
+            warn!(tool = tool.name, "sandbox: off: it is not confined ({})", tool.origin);
+        } else if !tool.sandbox_said {
+            debug!(tool = tool.name, "{}", tool.sandbox_in_words());
         }
         for warning in &tool.warnings {
             warn!(tool = tool.name, "{warning}");

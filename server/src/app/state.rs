@@ -23,7 +23,11 @@ pub(super) fn make_state_directory(path: &Path) -> Result<(), StateError> {
 /// calls as leftovers.
 pub(super) fn lock_state(path: &Path) -> Result<Flock<std::fs::File>, AppError> {
     make_state_directory(path)?;
-    let file = std::fs::File::create(path.join("lock")).map_err(state_error(path))?;
+    let mut options = std::fs::File::options();
+    // Others may go through this directory, to HOMEs of theirs.
+    options.write(true).create(true).truncate(true);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path.join("lock")).map_err(state_error(path))?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock)
         .map_err(|_held| AppError::StateInUse(path.to_owned()))
 }

@@ -89,6 +89,12 @@ pub(super) fn number(out: &mut Vec<u8>, name: &str, value: Option<u64>) {
     }
 }
 
+/// A member that is true or false.
+pub(super) fn flag(out: &mut Vec<u8>, name: &str, value: bool) {
+    member(out, name);
+    out.extend_from_slice(if value { b"true" } else { b"false" });
+}
+
 /// A member that is a time span in milliseconds, to the microsecond; or null.
 pub(super) fn millis(out: &mut Vec<u8>, name: &str, value: Option<std::time::Duration>) {
     member(out, name);

@@ -8,7 +8,8 @@
 //! Owns: the files in STATE_DIR/audit, which no other process writes. Must not:
 //! know what a tool, a rule or a request is.
 //!
-//! - `record`    what a line says
+//! - `record`    what a line says of a call
+//! - `wire`      what a line says of a call's request at the gate
 //! - `json` `time`   how it says it: in ASCII alone
 //! - `trail`     the chain: appending, room, rotation
 //! - `journal`   the calls that have begun
@@ -32,6 +33,7 @@ mod tests;
 mod time;
 mod trail;
 mod verify;
+mod wire;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -50,6 +52,7 @@ pub(crate) use self::record::{Approval, Asked, Decided, Draft, End, Ended, Fact,
 pub(crate) use self::recover::Recovered;
 pub(crate) use self::time::parse as parse_time;
 pub(crate) use self::verify::{Fault, verify};
+pub(crate) use self::wire::{Summary, Wired};
 
 /// Where, and how.
 #[derive(Clone, Debug)]
@@ -186,8 +189,29 @@ impl Audit {
         self.write(draft.decided(decided), None, ended);
     }
 
+    /// A request of a call at its gate, before it is sent on: its line at once.
+    /// `false`: it cannot be written, and is not to be sent.
+    #[must_use = "a request that is not recorded is not sent"]
+    pub(crate) fn wired(&self, wired: &Wired<'_>) -> bool {
+        self.put(wired.line());
+        self.is_refusing().is_none()
+    }
+
+    /// What else a call asked for, when it is over.
+    pub(crate) fn summed(&self, summary: &Summary<'_>) {
+        self.put(summary.line());
+    }
+
     fn write(&self, mut text: Vec<u8>, promise: Option<Promise>, ended: &Ended<'_>) {
         ended.write(&mut text);
+        self.append(text, promise);
+    }
+
+    fn put(&self, text: Vec<u8>) {
+        self.append(text, None);
+    }
+
+    fn append(&self, text: Vec<u8>, promise: Option<Promise>) {
         let mut keeper = self.shared.lock();
         keeper.end(text, promise);
         let each = self.shared.options.sync == AuditSync::Each;

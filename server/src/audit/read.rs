@@ -36,6 +36,9 @@ pub(crate) struct Link {
     pub(crate) prev: String,
     #[serde(default)]
     pub(crate) call_id: Option<String>,
+    /// What it is, where it is not the line of a call.
+    #[serde(default)]
+    pub(crate) kind: Option<String>,
 }
 
 impl Link {

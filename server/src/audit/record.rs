@@ -17,7 +17,7 @@ const LAST_WORDS: usize = 16 * 1024;
 /// And of a single long one its beginning.
 const LONG_WORD: usize = 1024;
 /// A name, or a directory, as a whole.
-const LONG_NAME: usize = 4096;
+pub(super) const LONG_NAME: usize = 4096;
 /// Bytes of the facts' texts.
 const MAX_FACTS: usize = 16 * 1024;
 /// Room for what is added at the end of a call.
@@ -92,6 +92,8 @@ pub(crate) struct Decided<'a> {
     pub(crate) mode: Option<&'a str>,
     /// What would have been decided, where it was only observed.
     pub(crate) would: Option<&'a str>,
+    /// With what it was confined: namespaces, landlock, off.
+    pub(crate) confined: Option<&'a str>,
     /// By name.
     pub(crate) facts: &'a [(&'a str, Fact<'a>)],
     /// Where the rule asks.
@@ -236,6 +238,7 @@ impl Draft {
         at(&mut out, decided.at);
         json::text(&mut out, "mode", decided.mode.map(str::as_bytes));
         json::text(&mut out, "would", decided.would.map(str::as_bytes));
+        json::text(&mut out, "confined", decided.confined.map(str::as_bytes));
         facts(&mut out, decided.facts);
         approval(&mut out, decided.approval.as_ref());
         json::millis(&mut out, "waited_ms", decided.waited);
@@ -243,7 +246,7 @@ impl Draft {
     }
 }
 
-fn at(out: &mut Vec<u8>, place: Option<(&[u8], usize)>) {
+pub(super) fn at(out: &mut Vec<u8>, place: Option<(&[u8], usize)>) {
     let place = place.map(|(file, line)| [file, b":", line.to_string().as_bytes()].concat());
     json::text(out, "at", place.as_deref());
 }
@@ -309,7 +312,7 @@ fn fitting<'a>(words: impl Iterator<Item = &'a &'a [u8]>, bytes: usize) -> usize
 }
 
 /// A long word as its beginning and its length.
-fn shortened(out: &mut Vec<u8>, word: &[u8], longest: usize) {
+pub(super) fn shortened(out: &mut Vec<u8>, word: &[u8], longest: usize) {
     let Some(mut beginning) = word.get(..longest).filter(|_| word.len() > longest) else {
         return json::string(out, word);
     };
@@ -327,7 +330,7 @@ fn shortened(out: &mut Vec<u8>, word: &[u8], longest: usize) {
 
 /// An object: flags, lists of texts, null where nothing can be known. Texts
 /// beyond the bound are left out, and their bytes told.
-fn facts(out: &mut Vec<u8>, facts: &[(&str, Fact<'_>)]) {
+pub(super) fn facts(out: &mut Vec<u8>, facts: &[(&str, Fact<'_>)]) {
     json::member(out, "facts");
     let (mut room, mut omitted) = (MAX_FACTS, 0usize);
     out.push(b'{');
@@ -364,7 +367,7 @@ fn facts(out: &mut Vec<u8>, facts: &[(&str, Fact<'_>)]) {
     }
 }
 
-fn approval(out: &mut Vec<u8>, approval: Option<&Approval<'_>>) {
+pub(super) fn approval(out: &mut Vec<u8>, approval: Option<&Approval<'_>>) {
     json::member(out, "approval");
     let Some(approval) = approval else { return out.extend_from_slice(b"null") };
     out.extend_from_slice(b"{\"id\":");

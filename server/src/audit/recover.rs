@@ -140,7 +140,8 @@ fn without_line(directory: &Path, left: Vec<Left>) -> io::Result<Vec<(Left, bool
             if link.seq <= oldest {
                 break 'files;
             }
-            if let Some(call_id) = link.call_id {
+            // A call's requests have lines too: they are not its end.
+            if let (Some(call_id), None) = (link.call_id, link.kind) {
                 found.entry(call_id).or_insert(link.seq);
             }
         }

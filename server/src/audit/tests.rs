@@ -77,6 +77,7 @@ fn a_line_says_all_that_is_known() {
     ];
     let at = SystemTime::UNIX_EPOCH + Duration::from_secs(86_400);
     let decided = Decided {
+        confined: Some("landlock"),
         directory: Some(b"/srv/x"),
         definition: Some("abc"),
         decision: Some("allow"),
@@ -96,7 +97,7 @@ fn a_line_says_all_that_is_known() {
         "argv": ["git", "push", "\u{1b}[2J\n"], "cwd": "/workspace/x",
         "peer": {"socket": "/run/tool.sock", "uid": 1000, "gid": 100},
         "directory": "/srv/x", "definition": "abc", "decision": "allow", "rule": "push-force",
-        "at": "/t/git/tool.toml:12", "mode": "observe", "would": "deny",
+        "at": "/t/git/tool.toml:12", "mode": "observe", "would": "deny", "confined": "landlock",
         "facts": {"force": true, "remote": ["origin", {"b64": "/w=="}], "ref": null},
         "approval": {"id": "7f", "by_uid": 0, "granted": true, "at": "1970-01-02T00:00:00.000000Z", "until": null},
         "waited_ms": 2000.001, "duration_ms": 1.5,

@@ -17,7 +17,16 @@ use crate::registry::{Origin, Tool};
 pub(super) fn answer(ended: Result<Report, Refusal>, buffered: bool, seed_only: bool) -> Reply {
     let mut reply = match ended {
         Err(refusal) => Reply::refused(refusal),
-        Ok(report) => with_output(outcome(&report), report, buffered, seed_only),
+        Ok(mut report) => {
+            // A client of the seed's protocol knows nothing of it.
+            let hint = report.hint.take().filter(|_| !seed_only);
+            let reply = outcome(&report);
+            let reply = match hint {
+                Some((error, hint)) => reply.told(&error, &hint),
+                None => reply,
+            };
+            with_output(reply, report, buffered, seed_only)
+        }
     };
     if buffered {
         reply.stdout.get_or_insert_with(|| Output::Exact(Vec::new()));
@@ -106,6 +115,10 @@ pub(super) fn not_started(error: &RunError, origin: &Origin, plan: &Plan) -> Ref
                 "cannot start {program}: {}: the server's container may not allow it",
                 errno.desc()
             ),
+        ),
+        RunError::Unconfined(errno) => Refusal::new(
+            Code::ConfinementUnavailable,
+            format!("cannot confine {program}: {}: see confinement in `status`", errno.desc()),
         ),
         RunError::Terminal(errno) => Refusal::new(
             Code::Internal,

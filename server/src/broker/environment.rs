@@ -1,7 +1,7 @@
 //! The environment of a tool, built from nothing.
 //!
 //! In this order, a later one replacing an earlier one of the same name: the
-//! fixed PATH and the tool's HOME; what the definition takes from the server;
+//! fixed PATH, the tool's HOME and TMPDIR; what the definition takes from the server;
 //! what it takes from the caller, who may also say that it has none; what it sets; the four TOOL_* variables of a
 //! wrapper.
 //!
@@ -15,6 +15,7 @@ use serde_json::Value;
 use tool_policy::NamePattern;
 use tool_protocol::Text;
 
+use crate::os::weaken;
 use crate::registry::Tool;
 
 /// What environments are made from.
@@ -33,6 +34,8 @@ pub(crate) struct Of<'a> {
     pub(crate) tool: &'a Tool,
     /// HOME.
     pub(crate) home: &'a [u8],
+    /// TMPDIR, of a tool that is confined.
+    pub(crate) temporary: Option<&'a [u8]>,
     /// What the caller offers, `NAME=value`; `NAME` alone is one that it has not.
     pub(crate) offered: &'a [Text],
     /// The directory's name, for a wrapper.
@@ -47,8 +50,11 @@ impl Environment {
         let mut variables = Variables::default();
         variables.set(b"PATH", self.path.as_bytes());
         variables.set(b"HOME", of.home);
+        if let Some(temporary) = of.temporary {
+            variables.set(b"TMPDIR", temporary);
+        }
         for (name, value) in &self.own {
-            if matches(&of.tool.env.inherit, name) {
+            if matches(&of.tool.env.inherit, name) || weaken::is("credential-env") {
                 variables.set(name, value);
             }
         }
@@ -56,7 +62,7 @@ impl Environment {
         for line in of.offered {
             let mut parts = line.as_bytes().splitn(2, |byte| *byte == b'=');
             let (name, value) = (parts.next().unwrap_or_default(), parts.next());
-            if !name.is_empty() && matches(&of.tool.env.forward, name) {
+            if !name.is_empty() && (matches(&of.tool.env.forward, name) || weaken::is("env")) {
                 variables.offer(name, value, earlier);
             }
         }

@@ -8,7 +8,8 @@
 //! 4. **plan** it: program, arguments, environment, directory: immutable
 //! 5. **decide** on the plan; what is approved is that very plan
 //! 6. **note** in the audit's journal that it begins
-//! 7. **run** it and supervise it to its end
+//! 7. **run** it and supervise it to its end; where it may ask for something
+//!    outside, at its gate alone, which `outlet` serves
 //! 8. **record** it: its line in the audit, the log
 //! 9. **answer**
 //!
@@ -18,15 +19,21 @@
 mod admission;
 mod answer;
 mod approval;
+mod confine;
 mod environment;
 mod figures;
 mod home;
 mod observe;
+mod outlet;
+mod outside;
 mod plan;
 mod rates;
 mod recent;
 mod record;
+mod redact;
 mod setup;
+mod signing;
+mod sockets;
 mod status;
 mod ticket;
 mod workspace;
@@ -43,14 +50,21 @@ use tracing::info;
 pub(crate) use self::admission::{Admission, Bounds, Peer, Permit};
 use self::answer::{draining, gone, not_started};
 pub(crate) use self::approval::{Approvals, Held, Settings as ApprovalSettings};
-use self::approval::{Because, Question, heed};
+use self::approval::{Asker, Because, Question, heed};
+pub(crate) use self::confine::{Confines, Level};
 pub(crate) use self::environment::{Environment, Of};
 pub(crate) use self::home::Homes;
 pub(crate) use self::observe::observe;
+use self::outlet::Gated;
+pub(crate) use self::outlet::{Commands, Gates};
+use self::plan::Planned;
 pub(crate) use self::plan::program;
 pub(crate) use self::rates::Rates;
 pub(crate) use self::recent::Recent;
+use self::redact::Begins;
+pub(crate) use self::redact::Redact;
 pub(crate) use self::setup::{Setups, run_in_foreground};
+pub(crate) use self::signing::Signing;
 pub(crate) use self::status::Facts;
 use self::ticket::Reserved;
 pub(crate) use self::ticket::{Begun, Call, Ticket, Underway, Unfinished};
@@ -76,12 +90,20 @@ pub(crate) struct Broker {
     pub(crate) environment: Environment,
     /// Where tools keep things.
     pub(crate) homes: Homes,
+    /// What holds them.
+    pub(crate) confines: Confines,
     /// setup.sh, once a tool.
     pub(crate) setups: Setups,
     /// What waits for an operator.
     pub(crate) approvals: Approvals,
+    /// What the gates of all calls share.
+    pub(crate) gates: Gates,
     /// One line a call; none where there are no calls, as for `tool-server setup`.
     pub(crate) audit: Option<Audit>,
+    /// What is taken out of output.
+    pub(crate) redact: Redact,
+    /// Signatures for those that have no key.
+    pub(crate) signing: Signing,
     /// What runs.
     pub(crate) executor: Executor,
     /// Cancelled when no new call is taken.
@@ -112,7 +134,9 @@ impl Broker {
     /// waited for, or said, first.
     pub(crate) fn reserve(&self, tool: &str, peer: Peer) -> Option<Reserved> {
         let tool = self.registry.find(tool)?;
-        let waits = self.draining.is_cancelled() || tool.stream || self.setups.runs(&tool.name);
+        // A signature may be asked about, as long as a person takes.
+        let asks = tool.stream || tool.signing.is_some();
+        let waits = self.draining.is_cancelled() || asks || self.setups.runs(&tool.name);
         if waits {
             return None;
         }
@@ -125,12 +149,13 @@ impl Broker {
     /// somebody attends to it.
     pub(crate) fn begin(&self, reserved: Reserved, call: Call, collector: u64) -> Begun {
         let Reserved { tool, permit } = reserved;
-        let mut ticket = self.open(&call);
-        let within = self.within_rates(&tool, call.peer);
-        let start = |()| self.start(&tool, permit, call, &mut ticket, Some(collector));
+        let (mut ticket, mut call) = (self.open(&call), call);
+        let withheld = sockets::withhold(&tool, &mut call.io);
+        let within = withheld.and_then(|()| self.within_rates(&tool, call.peer));
+        let start = |()| self.start(&tool, permit, call, &mut ticket, Begins::Collected(collector));
         match within.and_then(start) {
             Ok(Unfinished::Running(underway)) => Begun::Running(ticket, underway),
-            Ok(Unfinished::Held(held)) => Begun::Held(ticket, held),
+            Ok(later) => Begun::Later(ticket, later),
             Err(refusal) => Begun::Refused(self.close(ticket, Err(refusal))),
         }
     }
@@ -149,14 +174,15 @@ impl Broker {
 
     /// The tool of a call that nobody attended to has ended.
     pub(crate) fn ended(&self, ticket: Ticket, underway: Underway, exit: Exit) -> Reply {
-        let report = self.executor.ended(underway.running, exit);
+        let mut report = self.executor.ended(underway.running, exit);
+        report.hint = outside::hint(&underway.tool, underway.approved.get(), &report);
         drop(underway.permit);
         self.close(ticket, Ok(report))
     }
 
     async fn carry_out(
         &self,
-        call: Call,
+        mut call: Call,
         mut hear: Hear,
         ticket: &mut Ticket,
     ) -> Result<Report, Refusal> {
@@ -170,6 +196,7 @@ impl Broker {
                 "this tool's input and output pass the broker: repeat with stdio \"stream\"";
             return Err(Refusal::new(Code::UseStream, message));
         }
+        sockets::withhold(&tool, &mut call.io)?;
         self.within_rates(&tool, call.peer)?;
         let gone_token = hear.gone.clone();
         // The setup is waited for with a place: what waits is bounded.
@@ -187,7 +214,8 @@ impl Broker {
             signal = hear.ending_signal() => return Ok(Report::ended_by(signal)),
             () = self.draining.cancelled() => return Err(draining()),
         };
-        let call = self.start(&tool, permit, call, ticket, None)?;
+        let redact = self.redact.values(&tool).await?;
+        let call = self.start(&tool, permit, call, ticket, Begins::Attended(redact))?;
         self.finish(call, hear, ticket).await
     }
 
@@ -198,9 +226,10 @@ impl Broker {
         ticket: &mut Ticket,
     ) -> Result<Report, Refusal> {
         match call {
-            Unfinished::Running(underway) => self.await_end(*underway, hear).await,
+            Unfinished::Running(underway) => self.await_end(*underway, hear, ticket).await,
             // Rare, and large: not in every call's future.
             Unfinished::Held(held) => Box::pin(self.hold(*held, hear, ticket)).await,
+            Unfinished::Gated(gated) => Box::pin(self.pass(*gated, hear, ticket)).await,
         }
     }
 
@@ -211,16 +240,20 @@ impl Broker {
         permit: Permit,
         call: Call,
         ticket: &mut Ticket,
-        collector: Option<u64>,
+        begins: Begins,
     ) -> Result<Unfinished, Refusal> {
         let Call { request, io, peer, .. } = call;
         let entered = self.enter(&request)?;
         ticket.record.known.tool = Some(Arc::clone(tool));
         let number = ticket.number;
-        let plan = self.plan(tool, &request, entered, number, !io.terminals().is_empty())?;
+        let on_terminal = !io.terminals().is_empty();
+        let Planned { mut plan, way } = self.plan(tool, &request, entered, number, on_terminal)?;
+        self.signing.prepare(tool, &mut plan, &io.numbers())?;
+        let collector = begins.apply(&mut plan);
         // All of it that counts is in the plan.
         drop(request);
         ticket.record.known.directory = Some(plan.place.clone());
+        ticket.record.known.confined = Some(confine::in_audit(tool, &plan));
         let approved = match tool_policy::decide(&tool.policy, plan) {
             Judged::Allowed(approved, verdict) => {
                 answer::tell_observed(tool, &ticket.call_id, &verdict);
@@ -244,13 +277,18 @@ impl Broker {
                     None => {
                         self.record_hold(ticket)?;
                         let tool = Arc::clone(tool);
-                        let held = Held { tool, asked, question, io, peer };
+                        let held = Held { tool, asked, question, io, peer, way };
                         return Ok(Unfinished::Held(Box::new(held)));
                     }
                 }
             }
         };
-        let underway = self.launch(Arc::clone(tool), permit, approved, io, collector, ticket)?;
+        let tool = Arc::clone(tool);
+        if let Some(way) = way {
+            let gated = Gated { tool, permit, approved, io, peer, way };
+            return Ok(Unfinished::Gated(Box::new(gated)));
+        }
+        let underway = self.launch(tool, permit, approved, io, collector, ticket)?;
         Ok(Unfinished::Running(Box::new(underway)))
     }
 
@@ -274,11 +312,21 @@ impl Broker {
         }
     }
 
-    async fn await_end(&self, underway: Underway, hear: Hear) -> Result<Report, Refusal> {
+    async fn await_end(
+        &self,
+        underway: Underway,
+        mut hear: Hear,
+        ticket: &Ticket,
+    ) -> Result<Report, Refusal> {
         let Underway { tool, permit, approved, running } = underway;
+        // To the end.
+        let _signs = self.sign(&tool, approved.get(), &mut hear, ticket);
         let report = self.executor.attend(&approved, running, hear, permit).await;
         // Beneath a terminal it is known only now whether it runs at all.
-        report.map_err(|error| not_started(&error, &tool.origin, approved.get()))
+        let mut report =
+            report.map_err(|error| not_started(&error, &tool.origin, approved.get()))?;
+        report.hint = outside::hint(&tool, approved.get(), &report);
+        Ok(report)
     }
 
     /// The tool of that name, with one look at the disk for an unknown one.
@@ -318,6 +366,12 @@ impl Broker {
         self.workspace.enter(cwd.as_bytes())
     }
 
+    /// Whether the server has credentials that a tool might read: one that is not
+    /// confined.
+    fn guards(&self, tool: &Tool) -> bool {
+        !tool.is_confined() && self.registry.snapshot().holds_credentials()
+    }
+
     fn plan(
         &self,
         tool: &Tool,
@@ -325,10 +379,11 @@ impl Broker {
         entered: OwnedFd,
         number: u32,
         on_terminal: bool,
-    ) -> Result<Plan, Refusal> {
-        let home = self.homes.ensure(&tool.name)?;
-        let Broker { environment, workspace, .. } = self;
-        let site = plan::Site { environment, workspace, home: &home };
+    ) -> Result<Planned, Refusal> {
+        let Broker { environment, workspace, homes, confines, .. } = self;
+        let ground = self.executor.ground();
+        let guards = self.guards(tool);
+        let site = plan::Site { environment, workspace, homes, confines, ground, guards };
         plan::build(&site, tool, request, entered, number, on_terminal)
     }
 }

@@ -40,7 +40,11 @@ pub(crate) fn observe(
     wants: &Wants,
     environment: &[CString],
 ) -> Observed {
-    let Wants::Repository { path, refs } = wants else { return Observed::default() };
+    let (path, refs) = match wants {
+        Wants::Nothing => return Observed::default(),
+        Wants::Promisor { path } => return promisor(workspace, place, path),
+        Wants::Repository { path, refs } => (path, refs),
+    };
     let place = match path.is_empty() {
         true => Some(place.to_vec()),
         false => elsewhere(workspace, place, path),
@@ -57,6 +61,21 @@ pub(crate) fn observe(
         Some(observed)
     });
     known.unwrap_or_default()
+}
+
+/// Whether objects may be missing where a call works: asked for nearly every call of
+/// git, so no more is looked at than has to be.
+fn promisor(workspace: &Workspace, place: &[u8], path: &[u8]) -> Observed {
+    let place = match path.is_empty() {
+        true => Some(place.to_vec()),
+        false => elsewhere(workspace, place, path),
+    };
+    let found = place.and_then(|place| {
+        let (root, within) = workspace.root_of(&place)?;
+        let common = Repository::common(root, &within)?;
+        read(root, &join(&common, b"config"), CONFIG)
+    });
+    Observed::promising(found.is_some_and(|config| git::promises(&config)))
 }
 
 /// The directory that the tool itself goes to first.
@@ -131,6 +150,24 @@ impl Repository {
                     let end = place.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
                     place = place.get(..end)?;
                 }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Where the configuration of the repository around that place is; of a bare
+    /// one, the place itself.
+    fn common(root: &Root, within: &[u8]) -> Option<Vec<u8>> {
+        let mut place = within;
+        loop {
+            let name = join(place, b".git");
+            match root.open_beneath(OsStr::from_bytes(&name), OFlag::O_PATH) {
+                Ok(_) => return Some(Repository::at(root, place, name)?.common),
+                Err(Errno::ENOENT) if !place.is_empty() => {
+                    let end = place.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                    place = place.get(..end)?;
+                }
+                Err(Errno::ENOENT) => return Some(within.to_vec()),
                 Err(_) => return None,
             }
         }

@@ -8,13 +8,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use tool_policy::{Approved, Judged, Policy, decide};
+use tool_policy::definition::sandbox::Hooks;
+use tool_policy::{Approved, Judged, Needs, Policy, Scene, decide};
 use tool_protocol::{Code, Refusal, Request, Text, limits};
 
+use super::Homes;
+use super::confine::{Confines, Way};
 use super::environment::{Environment, Of};
 use super::observe::observe;
 use super::workspace::Workspace;
-use crate::exec::Plan;
+use crate::exec::{Ground, Plan};
 use crate::os::descriptors::path_of;
 use crate::registry::Tool;
 
@@ -27,8 +30,22 @@ pub(crate) struct Site<'a> {
     pub(crate) environment: &'a Environment,
     /// The roots.
     pub(crate) workspace: &'a Workspace,
-    /// The tool's HOME.
-    pub(crate) home: &'a Path,
+    /// Where tools keep things.
+    pub(crate) homes: &'a Homes,
+    /// What holds them.
+    pub(crate) confines: &'a Confines,
+    /// What there is to hold them with.
+    pub(crate) ground: &'a Ground,
+    /// The server has credentials.
+    pub(crate) guards: bool,
+}
+
+/// A plan, and what belongs to its call beside.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub(crate) plan: Plan,
+    /// Of a call that gets the gate; whoever serves the gate keeps it.
+    pub(crate) way: Option<Way>,
 }
 
 /// Builds the plan of a call; `on_terminal`: it has one, and a person at it may
@@ -40,20 +57,25 @@ pub(crate) fn build(
     entered: OwnedFd,
     call: u32,
     on_terminal: bool,
-) -> Result<Plan, Refusal> {
+) -> Result<Planned, Refusal> {
     let (program, mut arguments) = program(tool)?;
     // The name of the directory that is open, not the caller's spelling.
     let place = path_of(entered.as_fd()).unwrap_or_default();
     let own = arguments.len();
+    let Site { workspace, confines, ground, .. } = *site;
+    let footing = confines.footing(ground, workspace, site.homes, tool, &place, site.guards)?;
+    let home = footing.home.as_os_str().as_bytes();
+    let temporary = [home, b"/tmp"].concat();
     arguments.extend(request.args.iter().filter_map(text));
     let of = Of {
         tool,
-        home: site.home.as_os_str().as_bytes(),
+        home,
+        temporary: tool.is_confined().then_some(temporary.as_slice()),
         offered: &request.env,
         cwd: &place,
         args: &request.args,
     };
-    let environment = site.environment.build(&of);
+    let mut environment = site.environment.build(&of);
     let longest = arguments.iter().chain(&environment).map(|string| string.as_bytes().len()).max();
     if longest.is_some_and(|length| length > limits::MAX_STRING) {
         let message =
@@ -61,21 +83,64 @@ pub(crate) fn build(
         return Err(Refusal::new(Code::RequestTooLarge, message));
     }
     let words: Vec<&[u8]> = arguments.iter().skip(own).map(|word| word.as_bytes()).collect();
-    let observed = observe(site.workspace, &place, &tool.policy.wants(&words), &environment);
-    Ok(Plan {
+    let observed = observe(workspace, &place, &tool.policy.wants(&words), &environment);
+    let roots = workspace.names();
+    let scene = Scene { directory: &place, roots: &roots, observed: &observed };
+    let (mut way, mut outlet, mut fresh) = (None, None, 0);
+    if let Needs::Gate { push } = tool.policy.needs(&words, &scene, tool.sandbox.network)
+        && tool.is_confined()
+    {
+        let (made, out) = confines.way(ground, tool, push)?;
+        fresh = made.tell(tool, &mut environment);
+        (way, outlet) = (Some(made), Some(out));
+    }
+    if tool.sandbox.hooks == Hooks::Off {
+        fresh = without_hooks(&mut environment, fresh);
+    }
+    let confinement = match tool.is_confined() {
+        true => Some(confines.confine(ground, workspace, tool, &footing, outlet, false)?),
+        false if site.guards => Some(confines.release(ground, tool, &footing)?),
+        false => None,
+    };
+    let plan = Plan {
         program,
         arguments,
         own,
         environment,
+        fresh,
         directory: entered,
         place,
-        roots: site.workspace.names(),
+        roots,
         observed,
         umask: request.umask.unwrap_or(UMASK),
         timeout: (tool.timeout_set || !on_terminal).then_some(tool.timeout),
         limits: tool.limits.clone(),
+        redact: None,
+        bell: None,
+        confinement,
         call,
-    })
+    };
+    Ok(Planned { plan, way })
+}
+
+/// Pins the directory of hooks, behind what is pinned already; they are among the last
+/// so many variables.
+fn without_hooks(environment: &mut Vec<CString>, fresh: usize) -> usize {
+    const COUNT: &[u8] = b"GIT_CONFIG_COUNT=";
+    let before = environment.len();
+    let said = environment.iter().position(|line| line.as_bytes().starts_with(COUNT));
+    let said = said.map(|place| environment.remove(place));
+    let count = said.as_ref().and_then(|line| {
+        std::str::from_utf8(line.as_bytes().get(COUNT.len()..)?).ok()?.parse::<usize>().ok()
+    });
+    let count = count.unwrap_or(0);
+    let lines = [
+        format!("GIT_CONFIG_COUNT={}", count + 1),
+        format!("GIT_CONFIG_KEY_{count}=core.hooksPath"),
+        format!("GIT_CONFIG_VALUE_{count}=/dev/null"),
+    ];
+    environment.extend(lines.into_iter().filter_map(|line| CString::new(line).ok()));
+    fresh.saturating_add(environment.len().saturating_sub(before))
 }
 
 /// Something of the operator's own, a setup or a command of the settings: no rule

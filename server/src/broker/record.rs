@@ -45,6 +45,8 @@ pub(super) struct Known {
     pub(super) tool: Option<Arc<Tool>>,
     /// Which it was, resolved.
     pub(super) directory: Option<Vec<u8>>,
+    /// With what it is confined.
+    pub(super) confined: Option<&'static str>,
     /// What was decided.
     pub(super) verdict: Option<Verdict>,
     answer: Option<Given>,
@@ -87,6 +89,7 @@ impl Known {
             at: both.map(|(tool, verdict)| (tool.origin.file.as_os_str().as_bytes(), verdict.line)),
             mode: tool.map(|tool| tool.policy.mode().as_str()),
             would: verdict.and_then(|verdict| verdict.would).map(Decision::as_str),
+            confined: self.confined,
             facts: &facts,
             approval: approval.map(|Given { id, by, at, yes }| Approval {
                 id,
@@ -237,7 +240,9 @@ fn unrecorded(error: crate::audit::AuditError) -> Refusal {
 }
 
 /// What there is to tell of a fact: nothing, where the call has nothing of the kind.
-fn fact<'a>((name, value): (&'static str, &'a Value)) -> Option<(&'static str, Fact<'a>)> {
+pub(super) fn fact<'a>(
+    (name, value): (&'static str, &'a Value),
+) -> Option<(&'static str, Fact<'a>)> {
     if value.is_nothing() {
         return None;
     }

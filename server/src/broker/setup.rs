@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 use tool_policy::facts::Observed;
 use tracing::{Instrument, info, info_span, warn};
 
+use super::Broker;
 use super::environment::Of;
 use super::plan::of_the_operator;
-use super::{Broker, Homes};
 use crate::exec::{Chunk, Hear, Io, Outcome, Plan, Report};
 use crate::os::process::Exit;
 use crate::os::root::Root;
@@ -113,8 +113,34 @@ pub(crate) async fn run_in_foreground(
     well
 }
 
+/// Once for each HOME that the tool has.
 async fn run(broker: &Broker, tool: &Tool, timeout: Duration) -> Result<(), String> {
-    let plan = plan(broker, tool, timeout)?;
+    let ground = broker.executor.ground();
+    let who = |place: &[u8]| {
+        let identity = broker.confines.identity(ground, &broker.workspace, place);
+        identity.map_err(|refusal| refusal.message)
+    };
+    let first = broker.workspace.first();
+    let mut done = vec![who(first)?];
+    run_in(broker, tool, first, timeout).await?;
+    for root in broker.workspace.roots() {
+        let identity = who(root.resolved())?;
+        if tool.is_confined() && !done.contains(&identity) {
+            done.push(identity);
+            run_in(broker, tool, root.resolved(), timeout).await?;
+        }
+    }
+    Ok(())
+}
+
+/// As a call beneath that root would run.
+async fn run_in(
+    broker: &Broker,
+    tool: &Tool,
+    root: &[u8],
+    timeout: Duration,
+) -> Result<(), String> {
+    let plan = plan(broker, tool, root, timeout)?;
     let approved = of_the_operator(plan).ok_or("refused")?;
     let (_orders, orders) = mpsc::channel(1);
     let hear = Hear::new(orders, None, CancellationToken::new(), broker.stop.clone());
@@ -156,13 +182,27 @@ async fn log_lines(mut output: mpsc::Receiver<Chunk>) {
     }
 }
 
-fn plan(broker: &Broker, tool: &Tool, timeout: Duration) -> Result<Plan, String> {
+fn plan(broker: &Broker, tool: &Tool, beneath: &[u8], timeout: Duration) -> Result<Plan, String> {
     let script = tool.setup.as_deref().ok_or("no setup.sh")?;
-    let home = ensure(&broker.homes, tool)?;
+    let Broker { workspace, confines, homes, .. } = broker;
+    let ground = broker.executor.ground();
+    let refused = |refusal: tool_protocol::Refusal| refusal.message;
+    let guards = broker.guards(tool);
+    let footing = confines.footing(ground, workspace, homes, tool, beneath, guards);
+    let footing = footing.map_err(refused)?;
+    let confinement = match tool.is_confined() {
+        true => confines.confine(ground, workspace, tool, &footing, None, true).map(Some),
+        false if guards => confines.release(ground, tool, &footing).map(Some),
+        false => Ok(None),
+    };
+    let confinement = confinement.map_err(refused)?;
+    let home = footing.home.as_os_str().as_bytes();
+    let temporary = [home, b"/tmp"].concat();
     let folder = script.parent().unwrap_or(Path::new("/"));
     let root = Root::open(folder).map_err(|errno| cannot("open", folder, errno))?;
     let directory = root.directory("".as_ref()).map_err(|errno| cannot("enter", folder, errno))?;
-    let of = Of { tool, home: home.as_os_str().as_bytes(), offered: &[], cwd: b"", args: &[] };
+    let temporary = tool.is_confined().then_some(temporary.as_slice());
+    let of = Of { tool, home, temporary, offered: &[], cwd: b"", args: &[] };
     let mut environment = broker.environment.build(&of);
     let roots: Vec<&[u8]> =
         broker.workspace.paths().map(|path| path.as_os_str().as_bytes()).collect();
@@ -175,6 +215,7 @@ fn plan(broker: &Broker, tool: &Tool, timeout: Duration) -> Result<Plan, String>
         arguments: vec![c"bash".to_owned(), string(script.as_os_str().as_bytes())?],
         own: 2,
         environment,
+        fresh: 0,
         directory,
         place: folder.as_os_str().as_bytes().to_vec(),
         roots: broker.workspace.names(),
@@ -182,12 +223,11 @@ fn plan(broker: &Broker, tool: &Tool, timeout: Duration) -> Result<Plan, String>
         umask: 0o022,
         timeout: Some(timeout),
         limits: tool.limits.clone(),
+        redact: None,
+        bell: None,
+        confinement,
         call: broker.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
     })
-}
-
-fn ensure(homes: &Homes, tool: &Tool) -> Result<std::path::PathBuf, String> {
-    homes.ensure(&tool.name).map_err(|refusal| refusal.message)
 }
 
 fn cannot(what: &str, path: &Path, errno: Errno) -> String {

@@ -4,9 +4,11 @@
 //! Owns: putting it together. Must not: show anything of a caller's as it came,
 //! or more of it than an operator reads.
 //!
-//! - `tools`  the tools and their state
+//! - `tools`        the tools and their state
+//! - `confinement`  what holds them
 
 mod audit;
+mod confinement;
 mod tools;
 
 use std::collections::HashSet;
@@ -18,6 +20,7 @@ use std::time::{Instant, SystemTime};
 use serde::Serialize;
 
 use self::audit::AuditStatus;
+use self::confinement::ConfinementStatus;
 use self::tools::{State, ToolStatus};
 use super::recent::{Refused, UnderWay};
 use super::{Broker, Peer};
@@ -79,6 +82,7 @@ pub(crate) struct Status {
     #[serde(skip_serializing_if = "Option::is_none")]
     audit: Option<AuditStatus>,
     tree: String,
+    confinement: ConfinementStatus,
     unclean_restarts: u64,
     tools: Vec<ToolStatus>,
     problems: Vec<String>,
@@ -163,6 +167,7 @@ impl Broker {
                 .collect(),
             refusals: self.recent.refusals().into_iter().map(refusal).collect(),
             tree: self.facts.tree.clone(),
+            confinement: ConfinementStatus::of(self),
             audit: self.audit.as_ref().map(|audit| AuditStatus::of(audit.state())),
             unclean_restarts: self.metrics.unclean_restarts_so_far(),
             tools,
@@ -184,6 +189,8 @@ impl Broker {
         }
         let audit = self.audit.as_ref().map(|audit| AuditStatus::of(audit.state()));
         lines.extend(audit.and_then(|audit| audit.attention()));
+        lines.extend(ConfinementStatus::of(self).attention());
+        lines.extend(self.confines.exposed(&self.workspace));
         let (waiting, standing) = self.approvals.counts();
         if waiting > 0 {
             lines.push(format!("{waiting} calls wait for an answer: see `tool-server approvals`"));
@@ -192,6 +199,7 @@ impl Broker {
             lines.push(format!("{standing} approvals stand: see `tool-server approvals`"));
         }
         lines.extend(tools.iter().zip(states).filter_map(|(tool, state)| tool.attention(state)));
+        lines.extend(tools.iter().filter_map(ToolStatus::unconfined));
         // Of tools that are not in force at all, and of tools.d itself.
         let known = |name: &str| tools.iter().any(|tool| tool.name == name);
         let others = problems.iter().filter(|one| !one.tool.as_deref().is_some_and(known));

@@ -14,6 +14,7 @@ use tracing::{debug, warn};
 use super::admission::{Peer, Permit};
 use super::answer::answer;
 use super::approval::Held;
+use super::outlet::Gated;
 use super::record::Record;
 use super::{Broker, figures};
 use crate::exec::{Io, Plan, Report, Running};
@@ -37,6 +38,7 @@ pub(crate) struct Call {
 pub(crate) struct Ticket {
     pub(super) number: u32,
     pub(super) call_id: String,
+    pub(super) peer: Peer,
     pub(super) tool: String,
     pub(super) started: Instant,
     pub(super) id: Option<Id>,
@@ -59,6 +61,11 @@ impl Underway {
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.approved.get().timeout
     }
+
+    /// Whether it is to be attended to at once, not only when its tool has ended.
+    pub(crate) fn is_led(&self) -> bool {
+        self.running.is_led()
+    }
 }
 
 /// What became of a call that was to begin at once.
@@ -66,8 +73,8 @@ impl Underway {
 pub(crate) enum Begun {
     /// Its tool runs.
     Running(Ticket, Box<Underway>),
-    /// It waits for an operator.
-    Held(Ticket, Box<Held>),
+    /// It is to be attended to: it waits for an operator, or has a gate.
+    Later(Ticket, Unfinished),
     /// It was refused, or could not be started.
     Refused(Reply),
 }
@@ -79,6 +86,8 @@ pub(crate) enum Unfinished {
     Running(Box<Underway>),
     /// It waits for an operator.
     Held(Box<Held>),
+    /// It may run, and has a gate.
+    Gated(Box<Gated>),
 }
 
 /// A tool, and a place for a call of it.
@@ -99,6 +108,7 @@ impl Broker {
             number,
             record: self.draft(call, &call_id),
             call_id,
+            peer: call.peer,
             tool: call.tool.clone(),
             started,
             id: call.request.id.clone(),

@@ -19,6 +19,7 @@ use crate::os::root::Root;
 #[derive(Debug)]
 pub(crate) struct Workspace {
     roots: Vec<Root>,
+    first: Vec<u8>,
     names: Arc<[Vec<u8>]>,
     map: Vec<(Vec<u8>, Vec<u8>)>,
 }
@@ -42,6 +43,7 @@ impl Workspace {
             let root = Root::open(path).map_err(|errno| RootError { path: path.clone(), errno })?;
             opened.push(root);
         }
+        let first = opened.first().map(|root| root.resolved().to_vec()).unwrap_or_default();
         opened.sort_by_key(|root| std::cmp::Reverse(root.path().as_os_str().len()));
         let bytes = |path: PathBuf| path.into_os_string().into_vec();
         let mut map: Vec<_> = map.into_iter().map(|(from, to)| (bytes(from), bytes(to))).collect();
@@ -55,7 +57,7 @@ impl Workspace {
                 }
             }
         }
-        Ok(Workspace { roots: opened, names: names.into(), map })
+        Ok(Workspace { roots: opened, first, names: names.into(), map })
     }
 
     /// Opens the directory that the caller means. The name only chooses the
@@ -101,6 +103,16 @@ impl Workspace {
     /// The roots' names, with and without symlinks.
     pub(super) fn names(&self) -> Arc<[Vec<u8>]> {
         Arc::clone(&self.names)
+    }
+
+    /// Every root.
+    pub(super) fn roots(&self) -> impl Iterator<Item = &Root> {
+        self.roots.iter()
+    }
+
+    /// The name of the root that was named first.
+    pub(super) fn first(&self) -> &[u8] {
+        &self.first
     }
 
     /// The roots' names.

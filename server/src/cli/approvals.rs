@@ -151,12 +151,15 @@ fn show_asked(asked: &Value) {
     if omitted > 0 {
         say(&format!("              AND {omitted} BYTES OF ARGUMENTS THAT ARE NOT SHOWN"));
     }
+    for line in values(asked, "wire") {
+        say(&format!("  request:    {}", line.as_str().unwrap_or_default()));
+    }
     for fact in values(asked, "facts") {
         say(&format!("  fact:       {}", fact.as_str().unwrap_or_default()));
     }
     let omitted = number(asked, "facts_omitted_bytes");
     if omitted > 0 {
-        say(&format!("              AND {omitted} BYTES OF FACTS THAT ARE NOT SHOWN"));
+        say(&format!("              AND {omitted} BYTES OF FACTS OR REQUESTS THAT ARE NOT SHOWN"));
     }
     for rule in values(asked, "also") {
         say(&format!("  also asks:  {}", rule.as_str().unwrap_or_default()));

@@ -86,7 +86,12 @@ fn print(verb: &str, answer: &Value) {
         "tools" => {
             for tool in list(answer, "tools") {
                 let (name, default) = (text(tool, "name"), text(tool, "default"));
-                say(format!("{name:<16} {default:<12} {}", text(tool, "description")).trim_end());
+                let loud = match text(tool, "sandbox") {
+                    "" => "",
+                    _ => "sandbox: off  ",
+                };
+                let description = text(tool, "description");
+                say(format!("{name:<16} {default:<12} {loud}{description}").trim_end());
             }
         }
         "reload" => {

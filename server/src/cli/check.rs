@@ -16,7 +16,8 @@ pub(super) fn run(config: &Config) -> ExitCode {
         say(&format!("warning: {problem}"));
     }
     for tool in &report.tools {
-        say(&format!("ok: {} ({}, {})", tool.name, runs(tool), tool.rules_in_words()));
+        let (rules, sandbox) = (tool.rules_in_words(), tool.sandbox_in_words());
+        say(&format!("ok: {} ({}, {rules}), {sandbox}", tool.name, runs(tool)));
     }
     let (tools, errors) = (report.tools.len(), report.errors.len());
     let warnings = report.warnings.len();

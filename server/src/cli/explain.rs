@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use tool_policy::facts::{Observed, Value};
-use tool_policy::{Decision, Scene, Verdict};
+use tool_policy::{Asks, Decision, Needs, Scene, Verdict, told_by};
 use tool_protocol::Text;
 
 use super::check::runs;
@@ -46,11 +46,13 @@ pub(super) fn run(config: &Config, words: &[OsString]) -> ExitCode {
         &mut std::env::vars_os()
             .map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat()),
     );
-    let home = Homes::new(&config.state_dir).path(&tool.name);
+    let home = Homes::new(&config.state_dir).path(&tool.name, None, None);
+    let temporary = home.join("tmp");
     let cwd = std::env::current_dir().unwrap_or_default();
     let of = Of {
         tool,
         home: home.as_os_str().as_bytes(),
+        temporary: tool.is_confined().then_some(temporary.as_os_str().as_bytes()),
         offered: &offered,
         cwd: cwd.as_os_str().as_bytes(),
         args: &args,
@@ -64,6 +66,7 @@ pub(super) fn run(config: &Config, words: &[OsString]) -> ExitCode {
     say_verdict(tool, &tool.policy.judge(&words, &scene));
     say_reading(tool, &words);
     say_plan(tool, &args);
+    say_sandbox(tool, tool.policy.needs(&words, &scene, tool.sandbox.network));
     say("environment, were this shell the caller:");
     for line in environment {
         say(&format!("  {}", line.as_bytes().escape_ascii()));
@@ -91,6 +94,9 @@ fn say_verdict(tool: &Tool, verdict: &Verdict) {
     if let Some(would) = verdict.would {
         let what = if would == Decision::Ask { "asked about" } else { "refused" };
         say(&format!("observed: it runs; with mode = \"enforce\" it were {what}"));
+    }
+    if verdict.asked == Asks::Wire {
+        say("asked: on the wire; the call starts, and what it asks its gate for is asked about");
     }
     if let Some(reason) = &verdict.reason {
         say(&format!("reason: {reason}"));
@@ -133,6 +139,40 @@ fn say_reading(tool: &Tool, words: &[&[u8]]) {
         for fact in tool.policy.module().list() {
             say(&format!("rules may ask for: {}: {}", fact.name, fact.about));
         }
+        for gate in tool.gates.iter() {
+            for fact in told_by(gate.adapter) {
+                let adapter = gate.adapter.as_str();
+                say(&format!("rules on the wire ({adapter}): {}: {}", fact.name, fact.about));
+            }
+        }
+    }
+}
+
+fn say_sandbox(tool: &Tool, needs: Needs) {
+    let mut line = match tool.is_confined() {
+        true => format!("sandbox: {}", tool.sandbox_in_words()),
+        false => tool.sandbox_in_words(),
+    };
+    let (read, write) = (tool.sandbox.read.iter(), tool.sandbox.write.iter());
+    let read = read.map(|path| format!("; reads {}", path.display()));
+    line.extend(read.chain(write.map(|path| format!("; writes {}", path.display()))));
+    let sockets = tool.sandbox.sockets;
+    let sockets = [("unix", sockets.unix), ("udp", sockets.udp), ("raw", sockets.raw)];
+    let sockets = sockets.iter().filter(|(_, made)| *made);
+    line.extend(sockets.map(|(name, _)| format!("; makes {name} sockets")));
+    say(&line);
+    if !tool.is_confined() || tool.gates.is_empty() {
+        return;
+    }
+    let Needs::Gate { push } = needs else { return say("network: none: this call is local") };
+    say(if push { "network: the gate, which it may push through:" } else { "network: the gate:" });
+    for gate in tool.gates.iter() {
+        let hosts: Vec<&str> = gate.hosts.iter().map(|host| host.as_str()).collect();
+        let mut line = format!("  {} {}", gate.adapter.as_str(), hosts.join(" "));
+        if let Some(credential) = &gate.credential {
+            line.push_str(&format!(", with {}", credential.name()));
+        }
+        say(&line);
     }
 }
 

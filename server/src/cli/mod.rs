@@ -10,6 +10,7 @@ mod check;
 mod explain;
 mod link;
 mod setup;
+mod sign;
 mod status;
 
 use std::process::ExitCode;
@@ -17,15 +18,28 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::config::{self, Config};
-use crate::exec::{LEADER_VERB, lead};
+use crate::exec::{LEADER_VERB, TRIAL_VERB, attempt, lead};
+use crate::os::weaken;
 
 /// Parses the command line and does what it says.
 pub(crate) fn run() -> ExitCode {
     // Started by the server itself, for a terminal: no settings, no time to lose.
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == LEADER_VERB) {
+    let word = words.next();
+    // Likewise, when it starts: to see whether it is held.
+    if word.as_ref().is_some_and(|word| word == TRIAL_VERB) {
+        return ExitCode::from(attempt());
+    }
+    if word.is_some_and(|word| word == LEADER_VERB) {
         let first = words.next().and_then(|word| word.to_str()?.parse().ok());
         return ExitCode::from(first.map_or(2, lead));
+    }
+    // Started by git, in a call, for a signature.
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some((first, rest)) = words.split_first()
+        && first == sign::FLAG
+    {
+        return sign::run(rest);
     }
     let matches = match command().try_get_matches() {
         Ok(matches) => matches,
@@ -37,7 +51,8 @@ pub(crate) fn run() -> ExitCode {
     };
     let Some((verb, arguments)) = matches.subcommand() else { return ExitCode::from(2) };
     if verb == "version" {
-        say(&format!("tool-server {}", env!("CARGO_PKG_VERSION")));
+        let weak = if weaken::POSSIBLE { " (test-weaken: for tests alone)" } else { "" };
+        say(&format!("tool-server {}{weak}", env!("CARGO_PKG_VERSION")));
         return ExitCode::SUCCESS;
     }
     let config = match config::load(arguments, &|name| std::env::var_os(name)) {

@@ -37,6 +37,7 @@ fn lines(answer: &Value) -> Vec<String> {
     lines.extend(answer.get("audit").map(audit));
     lines.push(format!("peers: told apart {}", text(answer, "peers")));
     lines.push(format!("process trees: ended {}", text(answer, "tree")));
+    lines.extend(answer.get("confinement").map(confinement).into_iter().flatten());
     lines.push(format!("unclean restarts: {}", number(answer, "unclean_restarts")));
     lines.extend(list(answer, "left_behind").iter().map(daemon));
     if answer.get("truncated").is_some() {
@@ -51,6 +52,22 @@ fn audit(audit: &Value) -> String {
         _ => "",
     };
     format!("audit: {} lines, head {}{room}", number(audit, "lines"), text(audit, "head"))
+}
+
+fn confinement(active: &Value) -> Vec<String> {
+    let is = |name: &str| active.get(name).and_then(Value::as_bool).unwrap_or(false);
+    let mut line = format!("confinement: {}", text(active, "level"));
+    match number(active, "landlock_abi") {
+        0 => line.push_str(", no Landlock"),
+        version => line.push_str(&format!(", Landlock {version}")),
+    }
+    line.push_str(if is("seccomp") { ", seccomp" } else { ", no seccomp" });
+    line.push_str(&format!(", uid: {}, argv: {}", text(active, "uid"), text(active, "argv")));
+    if is("cgroups") {
+        line.push_str(", cgroups");
+    }
+    let missing = list(active, "missing").iter();
+    std::iter::once(line).chain(missing.map(|one| format!("  missing: {}", own(one)))).collect()
 }
 
 fn calls(lines: &mut Vec<String>, answer: &Value) {
@@ -95,6 +112,10 @@ fn tool(tool: &Value, width: usize) -> Vec<String> {
         if !said.is_empty() {
             line.push_str(&format!(", {what} {said}"));
         }
+    }
+    match text(tool, "sandbox") {
+        "" => {}
+        sandbox => line.push_str(&format!(", {sandbox}")),
     }
     let warnings = list(tool, "warnings").iter();
     std::iter::once(line).chain(warnings.map(|one| format!("  warning: {}", own(one)))).collect()
@@ -156,19 +177,24 @@ mod tests {
             "tools": [
                 {"name": "sh", "state": "unrestricted", "default": "unrestricted", "runs": "/bin/sh"},
                 {"name": "longer", "state": "ok", "default": "deny", "runs": "/x", "rate": "1/hour",
-                 "setup": "done", "warnings": ["w"]},
+                 "setup": "done", "sandbox": "sandbox: off", "warnings": ["w"]},
             ],
             "sockets": ["/s"], "metrics": "127.0.0.1:1", "rate": "5/second",
-            "peers": "by uid", "tree": "by a mark", "unclean_restarts": 2,
+            "peers": "by uid", "tree": "by a mark",
+            "confinement": {"level": "landlock", "landlock_abi": 4, "seccomp": true, "uid": "shared",
+                            "argv": "visible", "missing": ["namespaces: m"]},
+            "unclean_restarts": 2,
             "left_behind": [{"pid": 5, "call": "a-0", "command": "sleep"}],
         });
         let wanted = "tool-server 1, pid 7, up 1 min 1 s\n\
             look at:\n  sh: unrestricted\n\
             calls: 3 running, 1 waiting, 9 finished\n  a-1  running 5 s  sh x  (uid 1)\n  and 3 more\n\
             refused last:\n  4 s ago  git  denied by r: no\n\
-            tools:\n  sh      unrestricted  /bin/sh\n  longer  ok, deny  /x, rate 1/hour, setup done\n    warning: w\n\
+            tools:\n  sh      unrestricted  /bin/sh\n  longer  ok, deny  /x, rate 1/hour, setup done, sandbox: off\n    warning: w\n\
             socket: /s\nfigures: http://127.0.0.1:1/metrics\nrate: 5/second for each peer\n\
-            peers: told apart by uid\nprocess trees: ended by a mark\nunclean restarts: 2\n\
+            peers: told apart by uid\nprocess trees: ended by a mark\n\
+            confinement: landlock, Landlock 4, seccomp, uid: shared, argv: visible\n  missing: namespaces: m\n\
+            unclean restarts: 2\n\
             left by call a-0: pid 5: sleep";
         assert_eq!(lines(&answer).join("\n"), wanted);
     }

@@ -12,7 +12,8 @@ use tool_policy::{Mode, Rate};
 use super::given::{Element, Given, Wrong, absolute, quoted};
 use super::listen;
 use super::types::{
-    AuditFailure, AuditSync, Cgroup, Config, ListenSpec, LogFormat, LogLevel, PathMap, WatchMode,
+    AuditFailure, AuditSync, Cgroup, Config, ListenSpec, LogFormat, LogLevel, PathMap,
+    SandboxLevel, WatchMode,
 };
 
 /// Where a setting lives in the configuration.
@@ -49,6 +50,7 @@ pub(super) enum Field {
     Level(Place<LogLevel>),
     Format(Place<LogFormat>),
     Cgroup(Place<Cgroup>),
+    SandboxLevel(Place<SandboxLevel>),
     AuditSync(Place<AuditSync>),
     AuditFailure(Place<AuditFailure>),
     Rules(Place<Mode>),
@@ -59,6 +61,8 @@ const SYNCS: [(&str, AuditSync); 3] =
 const FAILURES: [(&str, AuditFailure); 2] =
     [("refuse", AuditFailure::Refuse), ("continue", AuditFailure::Continue)];
 
+const SANDBOXES: [(&str, SandboxLevel); 2] =
+    [("auto", SandboxLevel::Auto), ("landlock", SandboxLevel::Landlock)];
 const WATCH: [(&str, WatchMode); 3] =
     [("auto", WatchMode::Auto), ("inotify", WatchMode::Inotify), ("poll", WatchMode::Poll)];
 const LEVELS: [(&str, LogLevel); 5] = [
@@ -136,6 +140,7 @@ impl Field {
                 *place(config) = Duration::from_millis(millis.ok_or(MILLIS)?);
             }
             Field::Watch(place) => *place(config) = choice(given, &WATCH)?,
+            Field::SandboxLevel(place) => *place(config) = choice(given, &SANDBOXES)?,
             Field::Level(place) => *place(config) = choice(given, &LEVELS)?,
             Field::Format(place) => *place(config) = choice(given, &FORMATS)?,
             Field::AuditSync(place) => *place(config) = choice(given, &SYNCS)?,
@@ -180,6 +185,7 @@ impl Field {
             Field::Seconds(place) | Field::SecondsOrNone(place) => seconds(place(config)),
             Field::Millis(place) => place(config).as_millis().to_string(),
             Field::Watch(place) => chosen(*place(config), &WATCH)?,
+            Field::SandboxLevel(place) => chosen(*place(config), &SANDBOXES)?,
             Field::Level(place) => chosen(*place(config), &LEVELS)?,
             Field::Format(place) => chosen(*place(config), &FORMATS)?,
             Field::AuditSync(place) => chosen(*place(config), &SYNCS)?,
@@ -214,6 +220,7 @@ impl Field {
             Field::Seconds(_) | Field::SecondsOrNone(_) => "SECONDS",
             Field::Millis(_) => "MILLISECONDS",
             Field::Watch(_) => "auto|inotify|poll",
+            Field::SandboxLevel(_) => "auto|landlock",
             Field::Level(_) => "error|warn|info|debug|trace",
             Field::Format(_) => "auto|text|json",
             Field::AuditSync(_) => "never|seconds|each",

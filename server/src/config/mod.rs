@@ -20,7 +20,9 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches};
 
 pub(crate) use error::ConfigError;
-pub(crate) use types::{AuditFailure, AuditSync, Cgroup, Config, LogFormat, LogLevel, WatchMode};
+pub(crate) use types::{
+    AuditFailure, AuditSync, Cgroup, Config, LogFormat, LogLevel, SandboxLevel, WatchMode,
+};
 
 use field::Field;
 use given::{Given, Wrong};

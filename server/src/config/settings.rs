@@ -192,6 +192,9 @@ pub(super) const SETTINGS: &[Setting] = &[
     row("cgroup", "cgroup", "TOOL_CGROUP", Text("off"),
         Field::Cgroup(|c| &mut c.cgroup),
         "Where each call gets a cgroup of its own: auto, off or a path"),
+    row("sandbox.level", "sandbox-level", "TOOL_SANDBOX_LEVEL", Text("auto"),
+        Field::SandboxLevel(|c| &mut c.sandbox_level),
+        "With what tools are confined; landlock leaves namespaces out"),
 ];
 
 const fn row(

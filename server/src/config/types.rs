@@ -45,6 +45,7 @@ pub(crate) struct Config {
     pub(crate) log_level: LogLevel,
     pub(crate) log_format: LogFormat,
     pub(crate) cgroup: Cgroup,
+    pub(crate) sandbox_level: SandboxLevel,
     pub(super) effective: Vec<Effective>,
 }
 
@@ -178,4 +179,14 @@ pub(crate) enum Cgroup {
     Auto,
     Off,
     Path(PathBuf),
+}
+
+/// How much of what the machine has is used to confine tools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum SandboxLevel {
+    /// All of it.
+    #[default]
+    Auto,
+    /// No namespaces, as where the machine has none.
+    Landlock,
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tool_protocol::{Code, Id, PROTOCOL, Refusal};
@@ -148,12 +148,16 @@ fn tools(context: &Context) -> Value {
         .map(|tool| {
             let (default, ..) = tool.policy.unmatched();
             let default = if tool.unrestricted() { "unrestricted" } else { default.as_str() };
-            match &tool.description {
-                Some(text) => {
-                    json!({"name": tool.name, "default": default, "description": text})
-                }
-                None => json!({"name": tool.name, "default": default}),
+            let mut said = Map::new();
+            said.insert("name".to_owned(), json!(tool.name));
+            said.insert("default".to_owned(), json!(default));
+            if let Some(text) = &tool.description {
+                said.insert("description".to_owned(), json!(text));
             }
+            if !tool.is_confined() {
+                said.insert("sandbox".to_owned(), json!("off"));
+            }
+            Value::Object(said)
         })
         .collect();
     json!({ "tools": tools })

@@ -35,6 +35,7 @@ use crate::exec::{Chunk, Event as CallEvent, Order};
 use crate::os::descriptors::peer_process;
 use crate::os::foreign::Foreign;
 use crate::os::process::{started, ticks};
+use crate::os::weaken;
 
 /// How long a connection is idle before it makes room for another.
 const IDLE: Duration = Duration::from_secs(1);
@@ -186,7 +187,7 @@ async fn unfit(socket: &UnixStream, broker: &Broker) -> Option<Refusal> {
     // A number alone may be that of a process which was started since.
     let is_it = peer.exact || started(pid).zip(now).is_some_and(|(then, now)| then <= now);
     let tools = broker.is_a_tools(pid).await;
-    if tools {
+    if tools && !weaken::is("control-peer") {
         warn!(%pid, "a tool tried to use the control socket");
         return refuse("a tool's process may not use the control socket");
     }

@@ -70,6 +70,18 @@ label! {
     }
 }
 
+label! {
+    /// What became of a request at a gate.
+    Wire {
+        /// It was sent on.
+        Passed = "passed",
+        /// A rule, or somebody, said no.
+        Refused = "refused",
+        /// No gate has such a host, or nobody understood it.
+        Unlisted = "unlisted",
+    }
+}
+
 /// How a call ended: by itself, or by what the broker has to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {

@@ -27,7 +27,7 @@ use prometheus_client::registry::{Registry, Unit};
 use tool_protocol::Code;
 
 use self::collector::{Outcomes, Tools};
-pub(crate) use self::labels::{Approval, Decided, Exit, Limit, Reload};
+pub(crate) use self::labels::{Approval, Decided, Exit, Limit, Reload, Wire};
 pub(crate) use self::tool::ToolFigures;
 
 /// What `Metrics::text` gives, for HTTP.
@@ -43,6 +43,7 @@ pub(crate) struct Metrics {
     rate_limited: Arc<Outcomes>,
     reloads: Arc<Outcomes>,
     approvals: Arc<Outcomes>,
+    gate_requests: Arc<Outcomes>,
     audit_failures: Counter,
     unclean_restarts: Counter,
     connections: Gauge,
@@ -111,6 +112,12 @@ impl Metrics {
                 ["outcome"],
                 Approval::NAMES,
             ),
+            gate_requests: Outcomes::new(
+                "gate_requests",
+                "Requests that calls made at their gates, by what became of them",
+                ["outcome"],
+                Wire::NAMES,
+            ),
             audit_failures: Counter::default(),
             unclean_restarts: Counter::default(),
             connections: Gauge::default(),
@@ -147,7 +154,14 @@ impl Metrics {
         }
         let help = "How often the audit could not be written";
         registry.register("audit_failures", help, self.audit_failures.clone());
-        for outcomes in [&self.bad_requests, &self.rate_limited, &self.reloads, &self.approvals] {
+        let outcomes = [
+            &self.bad_requests,
+            &self.rate_limited,
+            &self.reloads,
+            &self.approvals,
+            &self.gate_requests,
+        ];
+        for outcomes in outcomes {
             registry.register_collector(Box::new(Arc::clone(outcomes)));
         }
         registry.register_collector(Box::new(Arc::clone(&self.tools)));
@@ -177,6 +191,11 @@ impl Metrics {
     /// A step of an approval.
     pub(crate) fn approval(&self, outcome: Approval) {
         self.approvals.add(outcome as usize);
+    }
+
+    /// A request at a gate.
+    pub(crate) fn wire(&self, outcome: Wire) {
+        self.gate_requests.add(outcome as usize);
     }
 
     /// So many servers were not stopped in order before this one.

@@ -31,7 +31,11 @@ fn warnings(tool: &Tool) -> Vec<Problem> {
     let unrestricted = tool.unrestricted().then(|| {
         "unrestricted: it has neither rules nor `default`, every call is allowed".to_owned()
     });
+    let unconfined = (!tool.is_confined()).then(|| {
+        "sandbox: off: it is not confined, and reaches all that its user reaches".to_owned()
+    });
     let messages = tool.warnings.iter().cloned().chain(tool.missing()).chain(unrestricted);
+    let messages = messages.chain(unconfined);
     let warning = |message| Problem {
         tool: Some(tool.name.clone()),
         file: tool.origin.file.clone(),

@@ -12,6 +12,7 @@ use tool_policy::definition::{self, Definition, NamePattern, Place, SyntaxError}
 use super::binary;
 use super::error::LoadError;
 use super::fingerprint::Fingerprint;
+use super::reach;
 use super::site::{Site, inside};
 use super::stamp::{GRAMMAR, SETUP, Stamp};
 use super::tool::{EnvRules, Origin, Tool};
@@ -146,6 +147,11 @@ fn assemble(
     if options.require_rules && policy.is_unrestricted() && wrapper.is_none() {
         return Err(LoadError::RulesRequired { path: place });
     }
+    reach::check(&said.sandbox, options).map_err(|(line, message)| LoadError::Syntax {
+        path: place.clone(),
+        line,
+        message,
+    })?;
     let mut warnings = said.warnings;
     if let Some(root) = workspace_above(&site.trust, &binary) {
         let (binary, root) = (binary.display(), root.display());
@@ -171,6 +177,10 @@ fn assemble(
         rate: said.rate,
         limits: said.limits.iter().filter_map(|(name, most)| Limit::named(name, *most)).collect(),
         stream: said.stream,
+        sandbox: said.sandbox,
+        sandbox_said: said.sandbox_said,
+        gates: said.gates.into(),
+        signing: said.signing,
         setup,
         description: said.description,
         warnings,

@@ -11,6 +11,7 @@ mod error;
 mod fingerprint;
 mod load;
 mod name;
+mod reach;
 mod site;
 mod snapshot;
 mod stamp;
@@ -31,6 +32,7 @@ use tool_policy::NamePattern;
 
 pub(crate) use check::check;
 pub(crate) use name::ToolName;
+pub(crate) use reach::{DEVICES, SYSTEM, holds};
 pub(crate) use snapshot::{Change, Problem, Snapshot};
 pub(crate) use tool::{Origin, Tool};
 
@@ -57,6 +59,8 @@ pub(crate) struct RegistryOptions {
     /// `env.inherit`: what a tool without `[env]` gets from the server.
     pub(crate) env_inherit: Vec<NamePattern>,
     pub(crate) binary_dirs: Vec<PathBuf>,
+    /// What is the server's own, and what it is: no definition opens it.
+    pub(crate) hidden: Vec<(&'static str, PathBuf)>,
 }
 
 /// Every tool, as the disk has it.
@@ -135,6 +139,7 @@ impl Registry {
         }
         let before = self.snapshot();
         let mut next = state.snapshot();
+        reach::settle(&mut next, &self.options);
         let change = Change::between(&before, &next);
         if !change.is_empty() {
             next.generation = before.generation + 1;

@@ -21,6 +21,11 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
+    /// Whether any tool has a credential that the server keeps for it.
+    pub(crate) fn holds_credentials(&self) -> bool {
+        self.tools.values().any(|tool| tool.holds_credential())
+    }
+
     /// The first problem of a tool: why it is not there, or not up to date.
     pub(crate) fn problem(&self, name: &str) -> Option<&Problem> {
         self.problems.iter().find(|problem| problem.tool.as_deref() == Some(name))

@@ -10,6 +10,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tool_policy::definition::gate::Gate;
+use tool_policy::definition::sandbox::{Confined, Network, Sandbox};
+use tool_policy::definition::signing::Signing;
 use tool_policy::{Mode, NamePattern, Policy, Rate};
 
 use crate::os::limit::Limit;
@@ -40,6 +43,14 @@ pub(crate) struct Tool {
     pub(crate) limits: Vec<Limit>,
     /// Its input and output pass the broker, never by the caller's descriptors.
     pub(crate) stream: bool,
+    /// What it may touch.
+    pub(crate) sandbox: Sandbox,
+    /// Its definition says so itself.
+    pub(crate) sandbox_said: bool,
+    /// Where it may connect.
+    pub(crate) gates: Arc<[Gate]>,
+    /// How commits and tags are signed.
+    pub(crate) signing: Option<Signing>,
     /// `setup.sh`, run as `bash FILE`.
     pub(crate) setup: Option<PathBuf>,
     pub(crate) description: Option<String>,
@@ -69,6 +80,31 @@ impl Tool {
             words.push_str(", only observed");
         }
         words
+    }
+
+    /// Whether it is confined.
+    pub(crate) fn is_confined(&self) -> bool {
+        self.sandbox.mode == Confined::Strict
+    }
+
+    /// How it is confined, in words.
+    pub(crate) fn sandbox_in_words(&self) -> String {
+        if !self.is_confined() {
+            return "sandbox: off".to_owned();
+        }
+        let gates = self.gates.len();
+        match (gates, self.sandbox.network) {
+            (0, _) if self.sandbox_said => "confined, no network".to_owned(),
+            (0, _) => "confined, no network: no [[gate]]".to_owned(),
+            (_, Network::Never) => "confined, no network".to_owned(),
+            (1, _) => "confined, 1 gate".to_owned(),
+            (count, _) => format!("confined, {count} gates"),
+        }
+    }
+
+    /// Whether the server has something for it that no tool may hold.
+    pub(crate) fn holds_credential(&self) -> bool {
+        self.signing.is_some() || self.gates.iter().any(|gate| gate.credential.is_some())
     }
 
     /// Where a line of its definition stands.

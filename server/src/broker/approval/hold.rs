@@ -9,6 +9,8 @@ use tracing::{info, warn};
 
 use super::{Answer, Question};
 use crate::broker::answer::{draining, gone};
+use crate::broker::confine::Way;
+use crate::broker::outlet::Gated;
 use crate::broker::{Broker, Peer, Ticket, observe};
 use crate::exec::{Event, Hear, Io, Plan, Report};
 use crate::metrics::Approval as Outcome;
@@ -27,6 +29,8 @@ pub(crate) struct Held {
     pub(in crate::broker) io: Io,
     /// Who calls.
     pub(in crate::broker) peer: Peer,
+    /// Its gate, where it has one.
+    pub(in crate::broker) way: Option<Way>,
 }
 
 /// What an answer makes of a plan that was asked about.
@@ -77,7 +81,7 @@ impl Broker {
         mut hear: Hear,
         ticket: &mut Ticket,
     ) -> Result<Report, Refusal> {
-        let Held { tool, asked, question, io, peer } = held;
+        let Held { tool, asked, question, io, peer, way } = held;
         let rule = question.rule();
         let instead = question.instead();
         let caller_left = hear.gone.clone();
@@ -122,8 +126,12 @@ impl Broker {
             signal = hear.ending_signal() => return Ok(Report::ended_by(signal)),
             () = self.draining.cancelled() => return Err(draining()),
         };
+        if let Some(way) = way {
+            let gated = Gated { tool, permit, approved, io, peer, way };
+            return self.pass(gated, hear, ticket).await;
+        }
         let underway = self.launch(tool, permit, approved, io, None, ticket)?;
-        self.await_end(underway, hear).await
+        self.await_end(underway, hear, ticket).await
     }
 
     /// That the call would do what was asked about, by a definition that is in force.
@@ -139,7 +147,10 @@ impl Broker {
             return refuse("the tool's rules have changed");
         }
         let wants = tool.policy.wants(&plan.args());
-        let now = observe(&self.workspace, &plan.place, &wants, &plan.environment);
+        // Without what it was given for its gate: that was not there when it was looked at.
+        let lasting = plan.environment.len().saturating_sub(plan.fresh);
+        let environment = plan.environment.get(..lasting).unwrap_or_default();
+        let now = observe(&self.workspace, &plan.place, &wants, environment);
         if now != plan.observed {
             return refuse("the repository's branch or configuration has changed");
         }

@@ -34,7 +34,7 @@ use tool_protocol::{Code, Refusal};
 
 pub(crate) use self::hold::Held;
 pub(super) use self::hold::heed;
-pub(crate) use self::question::{Because, Question, show};
+pub(crate) use self::question::{Asker, Because, Question, Requested, show};
 use self::question::{Shown, Site};
 use self::state::{Ask, Grant, State, Word};
 
@@ -101,7 +101,7 @@ impl Waiting<'_> {
     }
 
     /// By which it is answered.
-    pub(super) fn id(&self) -> &str {
+    pub(in crate::broker) fn id(&self) -> &str {
         &self.id
     }
 
@@ -123,6 +123,11 @@ impl Approvals {
         let (grants, words) = store::load(&settings.file);
         let state = Mutex::new(State { grants, words, ..State::default() });
         Approvals { settings, state, commands: Mutex::default(), changed: watch::Sender::new(0) }
+    }
+
+    /// How long somebody is waited for.
+    pub(crate) fn patience(&self) -> Duration {
+        self.settings.timeout
     }
 
     /// What was answered already: by an answer that came late, which is used up,

@@ -1,4 +1,5 @@
-//! What an operator is asked: the plan, as it would run.
+//! What an operator is asked: the plan, as it would run, or a request that a call
+//! made at its gate.
 //!
 //! Owns: the words that are shown, and the digest by which a plan is known again.
 //! Whatever comes from the caller is escaped and bounded, and what is left out is
@@ -75,6 +76,9 @@ pub(crate) struct Shown {
     /// Bytes of arguments that are not shown.
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) argv_omitted_bytes: usize,
+    /// What it asked its gate for: where to, and what. Then nothing has been sent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) wire: Vec<String>,
     /// What the tool's module makes of the arguments.
     pub(super) facts: Vec<String>,
     /// Bytes of facts that are not shown.
@@ -147,31 +151,80 @@ fn alone(verdict: &Verdict) -> Option<&'static str> {
     elsewhere.then_some("the call works in another directory than its own")
 }
 
-impl Question {
-    /// The question of whether this plan may run.
-    pub(crate) fn new(plan: &Plan, peer: Peer, caller: &str, because: Because) -> Question {
-        let directory = &plan.place;
-        let repository = repository(directory);
+/// Who asks, and by which call: what questions about it have in common.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    peer: Peer,
+    caller: String,
+    program: String,
+    directory: Vec<u8>,
+    repository: Vec<u8>,
+    argv: Vec<String>,
+    argv_omitted_bytes: usize,
+    environment: Vec<String>,
+    /// Of all that stays the same where the call is made again.
+    digest: Digest,
+}
+
+/// A request that a call made at its gate.
+#[derive(Debug)]
+pub(crate) struct Requested {
+    /// Where it goes, and with which credential.
+    pub(crate) to: String,
+    /// What it does, a line for each part.
+    pub(crate) lines: Vec<String>,
+    /// Where an approval of it may stand: HOST/REPOSITORY, or the host.
+    pub(crate) site: Vec<u8>,
+    /// All that is known of it, to know it again.
+    pub(crate) known: Vec<u8>,
+}
+
+impl Asker {
+    /// Of the call that this plan is.
+    pub(crate) fn of(plan: &Plan, peer: Peer, caller: &str) -> Asker {
         let words = plan.arguments.iter().map(|word| word.as_bytes());
         let (argv, argv_omitted_bytes) = bounded(words);
-        let (facts, facts_omitted_bytes) = bounded(because.facts.iter().map(Vec::as_slice));
         let name = |line: &[u8]| show(line.split(|byte| *byte == b'=').next().unwrap_or_default());
+        Asker {
+            peer,
+            caller: show(caller.as_bytes()),
+            program: show(plan.program.as_bytes()),
+            directory: plan.place.clone(),
+            repository: repository(&plan.place),
+            argv,
+            argv_omitted_bytes,
+            environment: plan.environment.iter().map(|line| name(line.as_bytes())).collect(),
+            digest: digest(plan, &plan.place),
+        }
+    }
+
+    fn question(&self, because: Because, requested: Option<Requested>) -> Question {
+        let (facts, facts_omitted_bytes) = bounded(because.facts.iter().map(Vec::as_slice));
+        let (mut wire, mut wire_omitted_bytes) = (Vec::new(), 0);
+        let mut repository = self.repository.clone();
+        let mut known = Vec::new();
+        if let Some(requested) = requested {
+            let lines = std::iter::once(&requested.to).chain(&requested.lines);
+            (wire, wire_omitted_bytes) = bounded(lines.map(|line| line.as_bytes()));
+            (repository, known) = (requested.site, requested.known);
+        }
         let shown = Shown {
             tool: show(because.tool.as_bytes()),
             rule: show(because.rule.as_bytes()),
             at: show(because.at.as_bytes()),
             reason: prose(&because.reason),
             instead: because.instead.as_deref().map(prose),
-            peer: show(caller.as_bytes()),
-            program: show(plan.program.as_bytes()),
-            directory: show(directory),
+            peer: self.caller.clone(),
+            program: self.program.clone(),
+            directory: show(&self.directory),
             repository: show(&repository),
-            argv,
-            argv_omitted_bytes,
+            argv: self.argv.clone(),
+            argv_omitted_bytes: self.argv_omitted_bytes,
+            wire,
             facts,
-            facts_omitted_bytes,
+            facts_omitted_bytes: facts_omitted_bytes.saturating_add(wire_omitted_bytes),
             also: because.also.iter().map(|rule| show(rule.as_bytes())).collect(),
-            environment: plan.environment.iter().map(|line| name(line.as_bytes())).collect(),
+            environment: self.environment.clone(),
         };
         let site = Site {
             tool: because.tool,
@@ -179,16 +232,30 @@ impl Question {
             definition: because.definition,
             repository,
         };
-        Question { peer, digest: digest(plan, directory, &site), site, alone: because.alone, shown }
+        let digest = all_of(&self.digest, &site, &known);
+        Question { peer: self.peer, digest, site, alone: because.alone, shown }
+    }
+
+    /// The question of whether that request may go on.
+    pub(crate) fn asks(&self, because: Because, requested: Requested) -> Question {
+        self.question(because, Some(requested))
+    }
+}
+
+impl Question {
+    /// The question of whether this plan may run.
+    pub(crate) fn new(plan: &Plan, peer: Peer, caller: &str, because: Because) -> Question {
+        Asker::of(plan, peer, caller).question(because, None)
     }
 
     /// One line for the caller and the log. Whoever reads it may be a program that
     /// does what it is told: it says that nothing has run, and no command.
     pub(super) fn line(&self, id: &str, patience: Duration) -> String {
-        let Shown { rule, at, reason, .. } = &self.shown;
+        let Shown { rule, at, reason, wire, .. } = &self.shown;
         let seconds = patience.as_secs_f64();
+        let nothing = if wire.is_empty() { "run" } else { "been sent" };
         format!(
-            "held, nothing has run: {reason} [rule {rule}, {at}]; request {id} waits up to {seconds} s for a person's approval"
+            "held, nothing has {nothing}: {reason} [rule {rule}, {at}]; request {id} waits up to {seconds} s for a person's approval"
         )
     }
 
@@ -231,31 +298,53 @@ fn bounded<'a>(words: impl Iterator<Item = &'a [u8]>) -> (Vec<String>, usize) {
     (shown, omitted)
 }
 
-/// All that makes the call what it is; not its number and its descriptors.
-fn digest(plan: &Plan, directory: &[u8], site: &Site) -> Digest {
-    let mut hash = Sha256::new();
-    // Each piece with its length: no two lists of pieces are one string.
-    let mut add = |piece: &[u8]| {
-        hash.update(u64::try_from(piece.len()).unwrap_or(u64::MAX).to_le_bytes());
-        hash.update(piece);
-    };
-    add(site.tool.as_bytes());
-    add(site.rule.as_bytes());
-    add(site.definition.as_bytes());
-    add(directory);
+/// A digest of pieces, each with its length: no two lists of pieces are one string.
+#[derive(Default)]
+struct Pieces(Sha256);
+
+impl Pieces {
+    fn add(&mut self, piece: &[u8]) {
+        self.0.update(u64::try_from(piece.len()).unwrap_or(u64::MAX).to_le_bytes());
+        self.0.update(piece);
+    }
+
+    fn end(self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
+/// All that makes the call what it is; not its number, its descriptors, and what it
+/// was given for its gate, which is another one each time.
+fn digest(plan: &Plan, directory: &[u8]) -> Digest {
+    let mut pieces = Pieces::default();
+    pieces.add(directory);
     // A directory of the same name that was put in its place is another one.
     let place = fstat(plan.directory.as_fd()).map(|stat| (stat.st_dev, stat.st_ino));
-    add(format!("{place:?} {:o} {:?} {:?}", plan.umask, plan.timeout, plan.limits).as_bytes());
+    pieces
+        .add(format!("{place:?} {:o} {:?} {:?}", plan.umask, plan.timeout, plan.limits).as_bytes());
     // Nor is the same call on another branch.
-    add(format!("{:?}", plan.observed).as_bytes());
-    add(plan.program.as_bytes());
-    for list in [&plan.arguments, &plan.environment] {
-        add(&list.len().to_le_bytes());
+    pieces.add(format!("{:?}", plan.observed).as_bytes());
+    pieces.add(plan.program.as_bytes());
+    let lasting = plan.environment.len().saturating_sub(plan.fresh);
+    for list in [plan.arguments.as_slice(), plan.environment.get(..lasting).unwrap_or_default()] {
+        pieces.add(&list.len().to_le_bytes());
         for word in list {
-            add(word.as_bytes());
+            pieces.add(word.as_bytes());
         }
     }
-    Digest(hash.finalize().into())
+    pieces.end()
+}
+
+/// The call, by which rule it is asked about, and what it asked for.
+fn all_of(call: &Digest, site: &Site, known: &[u8]) -> Digest {
+    let mut pieces = Pieces::default();
+    for piece in [site.tool.as_bytes(), site.rule.as_bytes(), site.definition.as_bytes()] {
+        pieces.add(piece);
+    }
+    pieces.add(&site.repository);
+    pieces.add(&call.0);
+    pieces.add(known);
+    pieces.end()
 }
 
 /// The nearest directory upwards that has a `.git`, or the directory itself.

@@ -54,6 +54,9 @@ pub(super) struct ToolStatus {
     runs: String,
     default: String,
     state: &'static str,
+    sandbox: String,
+    #[serde(skip)]
+    confined: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,6 +82,12 @@ impl ToolStatus {
             State::Missing(why) => Some(format!("{name}: missing binary: {why}")),
             State::LastGood(why) => Some(format!("{name}: last good kept: {why}")),
         }
+    }
+
+    /// That nothing confines it.
+    pub(super) fn unconfined(&self) -> Option<String> {
+        let what = "sandbox: off: it is not confined, and reaches all that its user reaches";
+        (!self.confined).then(|| format!("{}: {what}", self.name))
     }
 
     /// That its setup went wrong.
@@ -108,6 +117,8 @@ pub(super) fn of(
             runs: runs.display().to_string(),
             default: tool.rules_in_words(),
             state: state.word(),
+            sandbox: tool.sandbox_in_words(),
+            confined: tool.is_confined(),
             rate: tool.rate.map(|rate| rate.to_string()),
             setup,
             warnings,

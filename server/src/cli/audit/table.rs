@@ -18,6 +18,7 @@ pub(super) fn row(line: &[u8]) -> Option<String> {
     if let Some(lost) = member("lost").as_u64() {
         return Some(format!("{}  {lost} calls could not be recorded", plain(&time)));
     }
+    let kind = member("kind").as_str();
     let decided = match (text(member("decision")), text(member("rule"))) {
         (decision, rule) if decision.is_empty() && rule.is_empty() => "-".to_owned(),
         (decision, rule) => format!("{decision} {rule}"),
@@ -26,6 +27,9 @@ pub(super) fn row(line: &[u8]) -> Option<String> {
         Value::Null => text(member("cwd")),
         directory => text(directory),
     };
+    if let Some(kind) = kind {
+        return Some(request(&value, kind, &plain(&time), &decided));
+    }
     let words: Vec<String> = member("argv").as_array()?.iter().map(word).collect();
     Some(format!(
         "{}  {:<10} {:<24} {:<22} {:>7}  {:<31} {}",
@@ -37,6 +41,32 @@ pub(super) fn row(line: &[u8]) -> Option<String> {
         end(&directory, 31),
         beginning(&words.join(" "), CALL),
     ))
+}
+
+/// A request that a call made at its gate.
+fn request(value: &Value, kind: &str, time: &str, decided: &str) -> String {
+    let member = |name: &str| value.get(name).unwrap_or(&Value::Null);
+    let number = |name: &str| member(name).as_u64().unwrap_or(0);
+    let (ended, host, request) = match kind {
+        "wire_more" => {
+            let (reads, refused) = (number("reads"), number("refused"));
+            let told = format!("and {reads} more requests that read, {refused} that were refused");
+            ("wire", String::new(), told)
+        }
+        _ => {
+            let passed = member("passed").as_bool() == Some(true);
+            let ended = if passed { "wire passed" } else { "wire refused" };
+            (ended, text(member("host")), text(member("request")))
+        }
+    };
+    format!(
+        "{time}  {:<10} {:<24} {ended:<22} {:>7}  {:<31} {}",
+        beginning(&text(member("tool")), 10),
+        beginning(decided, 24),
+        "-",
+        end(&host, 31),
+        beginning(&request, CALL),
+    )
 }
 
 fn ended(value: &Value) -> String {
@@ -139,6 +169,20 @@ mod tests {
         }
         assert_eq!(super::row(b"nonsense"), None);
         assert_eq!(super::row(b"{}"), None);
+    }
+
+    #[test]
+    fn a_request_is_a_row_too() {
+        let line = serde_json::json!({
+            "time": "2026-11-22T09:30:00.500000Z", "kind": "wire", "tool": "git", "host": "github.com",
+            "request": "push to o/r: main\u{9b}", "decision": "ask", "rule": "protected", "passed": false,
+        });
+        let row = row(line.to_string().as_bytes()).unwrap();
+        for shown in ["ask protected", "wire refused", "github.com", r"push to o/r: main\u{9b}"] {
+            assert!(row.contains(shown), "{shown} is not in {row}");
+        }
+        let more = br#"{"time":"2026-11-22T09:30:00.500000Z","kind":"wire_more","tool":"npm","reads":7,"refused":0}"#;
+        assert!(super::row(more).unwrap().contains("7 more requests that read, 0"));
     }
 
     #[test]

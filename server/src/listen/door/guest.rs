@@ -18,7 +18,7 @@ use tool_protocol::request::More;
 use tool_protocol::{Code, Incoming, Refusal, Reply, Request, Stdio};
 use tracing::debug;
 
-use crate::broker::{Begun, Broker, Call, Held, Peer, Ticket, Underway, Unfinished};
+use crate::broker::{Begun, Broker, Call, Peer, Ticket, Underway, Unfinished};
 use crate::exec::Io;
 use crate::listen::accept::{Context, identify};
 use crate::listen::arrange::arrange;
@@ -51,7 +51,7 @@ pub(super) struct Guest {
     come: Come,
     call: Option<Calling>,
     /// A call that waits for an operator: it is never waited for here.
-    held: Option<(Ticket, Box<Held>)>,
+    later: Option<(Ticket, Unfinished)>,
     /// It was answered `use_stream`: its call is to be repeated.
     repeated: bool,
 }
@@ -88,7 +88,7 @@ impl Guest {
                     since,
                     come,
                     call: None,
-                    held: None,
+                    later: None,
                     repeated: false,
                 })
             }
@@ -179,11 +179,12 @@ impl Guest {
         let call = Call { peer: self.peer, tool, request, io: Io::Passed(passed, Vec::new()) };
         match broker.begin(reserved, call, number) {
             Begun::Running(ticket, underway) => {
+                let attended = underway.is_led();
                 self.call = Some(Calling { ticket, underway, once, _busy: busy });
-                Next::Wait(Box::new(self))
+                if attended { Next::Session(Box::new(self)) } else { Next::Wait(Box::new(self)) }
             }
-            Begun::Held(ticket, held) => {
-                self.held = Some((ticket, held));
+            Begun::Later(ticket, later) => {
+                self.later = Some((ticket, later));
                 Next::Session(Box::new(self))
             }
             Begun::Refused(reply) => self.answer(&reply, once),
@@ -227,7 +228,7 @@ impl Guest {
 
     /// Makes it a session.
     pub(super) fn hand_over(self, runtime: &Handle, broker: &Broker, stopped: Option<i32>) {
-        let Guest { socket, peer, room, come, mut call, held, repeated, .. } = self;
+        let Guest { socket, peer, room, come, mut call, later, repeated, .. } = self;
         if let Some(call) = &mut call {
             broker.let_go(&mut call.underway, stopped);
         }
@@ -235,7 +236,7 @@ impl Guest {
             let Room { context, _room, _counted, .. } = room;
             let busy = call.as_ref().map(|_| context.busy.token());
             let running = call.map(|call| (call.ticket, Unfinished::Running(call.underway)));
-            let begun = running.or(held.map(|(ticket, held)| (ticket, Unfinished::Held(held))));
+            let begun = running.or(later);
             match tokio::net::UnixStream::from_std(socket) {
                 Ok(socket) => {
                     session::serve(socket, context, peer, come, begun, repeated, busy).await;

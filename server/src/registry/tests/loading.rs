@@ -356,3 +356,71 @@ fn the_shipped_definitions_load() {
         assert_eq!(tool.warnings, Vec::<String>::new(), "{name}");
     }
 }
+
+#[test]
+fn a_definition_may_not_open_what_no_tool_may_see() {
+    let site = Site::new();
+    site.folder(Path::new("state/home/git"));
+    site.folder(Path::new("run"));
+    site.folder(Path::new("secrets"));
+    site.folder(Path::new("open"));
+    symlink(site.at("state"), site.at("open/link")).unwrap();
+    let base = site.at("");
+    let base = base.to_str().unwrap().trim_end_matches('/');
+    let gate = format!(
+        "[[gate]]\nadapter = \"http\"\nhosts = [\"a.b\"]\ncredential = \"file:{base}/secrets/t\"\n"
+    );
+    site.write("tools.d/gh/tool.toml", &format!("default = \"allow\"\n{gate}"));
+    site.program("gh");
+    for (member, path, why) in [
+        ("read", "state", "state"),
+        ("read", "state/home/other", "state"),
+        ("read", "", "state"),
+        ("read", "run", "socket"),
+        ("write", "run/tool.sock", "socket"),
+        ("read", "open/link", "state"),
+        ("write", "tools.d/gh", "definitions"),
+        ("write", "restricted", "definitions"),
+        ("read", "secrets", "a credential"),
+        ("write", "secrets/t", "a credential"),
+    ] {
+        let text = format!("# a\n[sandbox]\n{member} = [\n\"{base}/{path}\"]\n");
+        site.write("tools.d/git/tool.toml", &text);
+        let snapshot = site.open().snapshot();
+        let problem = snapshot.problem("git").unwrap().to_string();
+        assert!(problem.contains("git/tool.toml:4: "), "{member} {path}: {problem}");
+        assert!(problem.contains(why) && problem.contains("no tool may reach"), "{problem}");
+        assert!(!snapshot.tools.contains_key("git") && snapshot.tools.contains_key("gh"));
+    }
+    for (member, path) in [("read", "tools.d"), ("write", "open/x"), ("read", "other")] {
+        site.write("tools.d/git/tool.toml", &format!("[sandbox]\n{member} = [\"{base}/{path}\"]"));
+        assert_eq!(site.open().snapshot().problems, [], "{path}");
+    }
+    site.write("workspace/t", "");
+    for place in [format!("{base}/workspace/t"), "/usr/share/t".to_owned()] {
+        let gate = gate.replace(&format!("{base}/secrets/t"), &place);
+        site.write("tools.d/gh/tool.toml", &gate);
+        let problem = site.open().snapshot().problem("gh").unwrap().to_string();
+        assert!(
+            problem.contains("gh/tool.toml:1: the credential ") && problem.ends_with("move it")
+        );
+    }
+}
+
+#[test]
+fn a_variable_with_a_credential_is_not_inherited() {
+    let mut site = Site::new();
+    let gate = "[[gate]]\nadapter = \"http\"\nhosts = [\"a.b\"]\ncredential = \"env:GH_TOKEN\"\n";
+    site.write("tools.d/git/tool.toml", gate);
+    site.program("gh");
+    site.write("tools.d/gh/tool.toml", "[env]\ninherit = [\"GH_*\"]\n");
+    let snapshot = site.open().snapshot();
+    let problem = snapshot.problem("gh").unwrap().to_string();
+    assert!(problem.contains("GH_TOKEN, which holds a credential"), "{problem}");
+    assert!(snapshot.tools.contains_key("git") && !snapshot.tools.contains_key("gh"));
+    site.write("tools.d/gh/tool.toml", "[env]\ninherit = [\"GH_HOST\"]\n");
+    assert_eq!(site.open().snapshot().problems, []);
+    site.options.env_inherit = vec![NamePattern::parse("GH_TOKEN").unwrap()];
+    let snapshot = site.open().snapshot();
+    assert!(snapshot.problem("git").is_some() && snapshot.tools.contains_key("gh"));
+}

@@ -39,6 +39,7 @@ impl Site {
             env_path: at("bin").display().to_string(),
             env_inherit: vec![NamePattern::parse("PROXY_*").unwrap()],
             binary_dirs: vec![at("no-bin"), at("bin")],
+            hidden: vec![("state", at("state")), ("socket", at("run"))],
         };
         let site = Site { base, options };
         for program in ["python3", "bash", "git"] {

@@ -1,0 +1,264 @@
+//! Who decides on the requests of one call: the rules of its tool, and where they
+//! ask, an operator. What is decided is in the audit before it is sent on.
+//!
+//! Must not: see a credential, or know how a request is read.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+
+use tokio::sync::mpsc;
+use tool_gate::{Answer, Judge, Part, Request};
+use tool_policy::definition::gate::Adapter;
+use tool_policy::{Decision, Verdict, Wire};
+use tracing::{debug, warn};
+
+use super::ask::Outcome;
+use super::ledger::Ledger;
+use crate::audit::{self, Fact, Summary, Wired};
+use crate::broker::approval::{Answer as Word, Asker};
+use crate::broker::record::fact;
+use crate::broker::{Broker, Ticket};
+use crate::exec::{Event, Pause};
+use crate::metrics::Wire as Figure;
+use crate::registry::Tool;
+
+/// Decides for one call.
+#[derive(Debug)]
+pub(super) struct Bench {
+    broker: Weak<Broker>,
+    pub(super) tool: Arc<Tool>,
+    pub(super) call_id: String,
+    /// What was decided about the call itself.
+    call: Option<Verdict>,
+    pub(super) asker: Asker,
+    /// To the caller.
+    pub(super) events: Option<mpsc::Sender<Event>>,
+    pub(super) pause: Arc<Pause>,
+    ledger: Ledger,
+}
+
+impl Judge for Bench {
+    fn judge<'a>(
+        &'a self,
+        request: &'a Request,
+    ) -> Pin<Box<dyn Future<Output = Vec<Answer>> + Send + 'a>> {
+        Box::pin(self.decide(request))
+    }
+
+    fn refused(&self, adapter: Option<Adapter>, host: &str, why: &str) {
+        let Some(broker) = self.broker.upgrade() else { return };
+        broker.metrics.wire(Figure::Unlisted);
+        debug!(call_id = self.call_id, tool = self.tool.name, host, "not sent: {why}");
+        if !self.ledger.refused() {
+            return;
+        }
+        if let Some(audit) = &broker.audit {
+            let line = Wired {
+                call_id: &self.call_id,
+                tool: &self.tool.name,
+                adapter: adapter.map(Adapter::as_str),
+                host,
+                port: None,
+                request: why,
+                changes: false,
+                facts: &[],
+                decision: "deny",
+                rule: None,
+                at: None,
+                would: None,
+                passed: false,
+                approval: None,
+                credential: None,
+            };
+            // It is refused whether or not it is recorded.
+            if !audit.wired(&line) {
+                debug!(call_id = self.call_id, "a refusal is not recorded yet");
+            }
+        }
+    }
+}
+
+impl Bench {
+    /// For the call of this ticket.
+    pub(super) fn new(
+        broker: &Broker,
+        tool: &Arc<Tool>,
+        ticket: &Ticket,
+        asker: Asker,
+        events: Option<mpsc::Sender<Event>>,
+        pause: Arc<Pause>,
+    ) -> Bench {
+        Bench {
+            broker: Weak::clone(&broker.facts.this),
+            tool: Arc::clone(tool),
+            call_id: ticket.call_id.clone(),
+            call: ticket.record.known.verdict.clone(),
+            asker,
+            events,
+            pause,
+            ledger: Ledger::default(),
+        }
+    }
+
+    async fn decide(&self, request: &Request) -> Vec<Answer> {
+        let Some(broker) = self.broker.upgrade() else { return Vec::new() };
+        let (default, line) = self.default(request);
+        let verdicts: Vec<Verdict> = request
+            .parts
+            .iter()
+            .map(|part| {
+                let wire = Wire {
+                    subcommand: request.subcommand,
+                    facts: &part.facts,
+                    changes: part.changes,
+                    default,
+                    line,
+                };
+                self.tool.policy.judge_wire(&wire, self.call.as_ref())
+            })
+            .collect();
+        let asked = verdicts.iter().any(|verdict| verdict.decision == Decision::Ask);
+        let outcome = match asked {
+            true => Some(self.ask(&broker, request, &verdicts).await),
+            false => None,
+        };
+        let parts = request.parts.iter().zip(&verdicts);
+        parts
+            .map(|(part, verdict)| self.settle(&broker, request, part, verdict, &outcome))
+            .collect()
+    }
+
+    /// What happens to a change that no rule is about, and where that stands.
+    fn default(&self, request: &Request) -> (Decision, usize) {
+        let gate = self.tool.gates.get(request.gate).map(|gate| (gate.default, gate.line));
+        let signing = self.tool.signing.as_ref().map(|signing| (signing.default, signing.line));
+        gate.or(signing).unwrap_or((Decision::Deny, 1))
+    }
+
+    /// Writes down what becomes of a part, and answers.
+    fn settle(
+        &self,
+        broker: &Broker,
+        request: &Request,
+        part: &Part,
+        verdict: &Verdict,
+        outcome: &Option<Outcome>,
+    ) -> Answer {
+        let asked = outcome.as_ref().filter(|_| verdict.decision == Decision::Ask);
+        let refused = match (verdict.decision, asked) {
+            (Decision::Allow, _) => None,
+            (Decision::Ask, Some(Outcome::Answered(Word::Yes(_)))) => None,
+            (Decision::Ask, Some(outcome)) => Some(outcome.why()),
+            (Decision::Ask, None) => Some("nobody was asked".to_owned()),
+            (Decision::Deny, _) => Some(verdict.reason.as_deref().unwrap_or_default().to_owned()),
+        };
+        self.tell_observed(request, part, verdict);
+        let passes = refused.is_none();
+        let enough = passes && part.changes && !self.ledger.change();
+        let has_line = match (passes, part.changes) {
+            (true, true) => true,
+            (true, false) => self.ledger.read(),
+            (false, _) => self.ledger.refused(),
+        };
+        let recorded = !has_line || self.record(broker, request, part, verdict, asked, passes);
+        broker.metrics.wire(if passes { Figure::Passed } else { Figure::Refused });
+        let at = self.tool.at(verdict.line);
+        let rule = verdict.rule.as_str().to_owned();
+        let by = |why: &str| format!("{why} [rule {rule}, {at}]");
+        let instead = verdict.instead.as_deref().map(str::to_owned);
+        match refused {
+            None if enough => Answer::Refused {
+                reason: "one call may not change so many things: make several calls".to_owned(),
+                rule,
+                instead: None,
+            },
+            None if !recorded => Answer::Refused {
+                reason: "the audit cannot be written: tell who runs the broker".to_owned(),
+                rule,
+                instead: None,
+            },
+            None => Answer::Allowed,
+            Some(why) => {
+                warn!(
+                    call_id = self.call_id,
+                    tool = self.tool.name,
+                    host = request.host,
+                    "not sent: {}: {}",
+                    part.shown,
+                    by(&why)
+                );
+                Answer::Refused { reason: by(&why), rule, instead }
+            }
+        }
+    }
+
+    fn tell_observed(&self, request: &Request, part: &Part, verdict: &Verdict) {
+        let Some(would) = verdict.would else { return };
+        let (rule, at) = (verdict.rule.as_str(), self.tool.at(verdict.line));
+        warn!(
+            call_id = self.call_id,
+            tool = self.tool.name,
+            host = request.host,
+            rule,
+            would = would.as_str(),
+            "observed on the wire, not enforced: {}: {} [rule {rule}, {at}]",
+            part.shown,
+            verdict.reason.as_deref().unwrap_or_default()
+        );
+    }
+
+    /// `false`: it cannot be recorded, and is not to be sent.
+    fn record(
+        &self,
+        broker: &Broker,
+        request: &Request,
+        part: &Part,
+        verdict: &Verdict,
+        asked: Option<&Outcome>,
+        passed: bool,
+    ) -> bool {
+        use std::os::unix::ffi::OsStrExt;
+        let Some(audit) = &broker.audit else { return true };
+        let facts: Vec<(&str, Fact<'_>)> = part.facts.iter().filter_map(fact).collect();
+        let file = self.tool.origin.file.as_os_str().as_bytes();
+        let (id, by_uid, at, granted) = match asked {
+            Some(Outcome::Answered(Word::Yes(yes))) => (yes.id.as_str(), yes.by, yes.at, true),
+            Some(Outcome::Answered(Word::No { id, by, .. })) => {
+                (id.as_str(), *by, std::time::SystemTime::now(), false)
+            }
+            _ => ("", 0, std::time::SystemTime::UNIX_EPOCH, false),
+        };
+        let approval = audit::Approval { id, by_uid, at, until: None, granted };
+        let line = Wired {
+            call_id: &self.call_id,
+            tool: &self.tool.name,
+            adapter: Some(request.adapter.as_str()),
+            host: &request.host,
+            port: Some(request.port),
+            request: &part.shown,
+            changes: part.changes,
+            facts: &facts,
+            decision: verdict.decision.as_str(),
+            rule: Some(verdict.rule.as_str()),
+            at: Some((file, verdict.line)),
+            would: verdict.would.map(Decision::as_str),
+            passed,
+            approval: (!id.is_empty()).then_some(approval),
+            credential: request.credential.as_deref(),
+        };
+        audit.wired(&line)
+    }
+}
+
+/// The call is over.
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let (reads, refused) = self.ledger.rest();
+        let broker = self.broker.upgrade().filter(|_| reads + refused > 0);
+        if let Some(audit) = broker.as_ref().and_then(|broker| broker.audit.as_ref()) {
+            let (call_id, tool) = (self.call_id.as_str(), self.tool.name.as_str());
+            audit.summed(&Summary { call_id, tool, reads, refused });
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What confinement took away from a call that failed: a path that it named and
+//! that lies outside.
+//!
+//! Owns: that one sentence. It goes by names alone and asks nothing of what lies
+//! there, so that it says the same whether or not anything does. Must not: be asked
+//! about calls that went well; it costs nothing there.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use tool_policy::Subject;
+
+use super::workspace::beneath;
+use crate::exec::{Outcome, Plan, Report};
+use crate::os::process::Exit;
+use crate::registry::{DEVICES, SYSTEM, Tool};
+
+/// Names of what the caller has passed: `cmp <(one) <(other)`.
+const PASSED: [&str; 4] = ["/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
+
+/// What to tell a caller whose call failed, and what to do.
+pub(super) fn hint(tool: &Tool, plan: &Plan, report: &Report) -> Option<(String, String)> {
+    let failed = matches!(report.outcome, Outcome::Exited(Exit::Code(1..)));
+    if !failed || plan.confinement.is_none() {
+        return None;
+    }
+    let path = plan.args().into_iter().find_map(|word| outside(word, tool, plan))?;
+    let mut roots: Vec<String> =
+        plan.roots.iter().map(|root| root.escape_ascii().to_string()).collect();
+    roots.dedup();
+    let path = path.as_os_str().as_bytes().escape_ascii();
+    let error = format!("{} is confined and reaches nothing at {path}", tool.name);
+    let (roots, file) = (roots.join(" or "), tool.origin.file.display());
+    Some((error, format!("put it beneath {roots}, or list it in [sandbox] read of {file}")))
+}
+
+/// The path in a word that its tool cannot reach.
+fn outside(word: &[u8], tool: &Tool, plan: &Plan) -> Option<PathBuf> {
+    let value = match word {
+        // --option=VALUE, NAME=VALUE
+        _ if !is_path(word) && word.contains(&b'=') => {
+            word.splitn(2, |byte| *byte == b'=').nth(1)?
+        }
+        // -oVALUE
+        [b'-', letter, rest @ ..] if *letter != b'-' => rest,
+        // @VALUE, as curl has it
+        [b'@', rest @ ..] => rest,
+        whole => whole,
+    };
+    // Rather a program's text than a name.
+    let text = value.iter().any(|byte| byte.is_ascii_control() || b"'\"`;|&<>$()".contains(byte));
+    if !is_path(value) || text {
+        return None;
+    }
+    let place = Path::new(OsStr::from_bytes(&plan.place));
+    let path = plain(&place.join(OsStr::from_bytes(value)))?;
+    // Of what begins with a slash not all is a path.
+    let top: PathBuf = path.components().take(2).collect();
+    let home = plan.environment.iter().find_map(|line| line.as_bytes().strip_prefix(b"HOME="));
+    let roots = plan.roots.iter().map(Vec::as_slice).chain(home);
+    let known = SYSTEM.iter().chain(&DEVICES).chain(&PASSED).map(|path| path.as_bytes());
+    let sandbox = tool.sandbox.read.iter().chain(&tool.sandbox.write).chain([&tool.binary]);
+    let mut all = roots.chain(known).chain(sandbox.map(|path| path.as_os_str().as_bytes()));
+    let name = path.as_os_str().as_bytes();
+    (top.is_dir() && !all.any(|inside| beneath(name, inside).is_some())).then_some(path)
+}
+
+fn is_path(word: &[u8]) -> bool {
+    let absolute = matches!(word, [b'/', second, ..] if *second != b'/');
+    absolute || word == b".." || word.starts_with(b"../")
+}
+
+/// Without `.` and `..`, as the name reads; none is the top itself.
+fn plain(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => plain.push(name),
+            Component::ParentDir => drop(plain.pop()),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    plain.parent().is_some().then_some(plain)
+}

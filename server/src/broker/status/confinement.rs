@@ -1,0 +1,55 @@
+//! What confines tools here, in words and for programs.
+//!
+//! Owns: how it is told. Must not: find it out.
+
+use serde::Serialize;
+
+use crate::broker::{Broker, Level};
+
+/// What is active.
+#[derive(Debug, Serialize)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub(super) struct ConfinementStatus {
+    /// `namespaces`, `landlock` or `none`.
+    level: &'static str,
+    /// The version of Landlock; 0: there is none.
+    landlock_abi: u32,
+    seccomp: bool,
+    namespaces: bool,
+    /// `owner`: tools run as the owner of the root of the call; `shared`: as the
+    /// server's own user.
+    uid: &'static str,
+    /// Whether a tool sees what others were called with.
+    argv: &'static str,
+    /// Whether each call has a cgroup.
+    cgroups: bool,
+    /// What is not there, and what to do about it.
+    missing: Vec<String>,
+}
+
+impl ConfinementStatus {
+    pub(super) fn of(broker: &Broker) -> ConfinementStatus {
+        let ground = broker.executor.ground();
+        let level = broker.confines.level(ground);
+        let first = broker.workspace.first();
+        let identity = broker.confines.identity(ground, &broker.workspace, first);
+        ConfinementStatus {
+            level: level.as_str(),
+            landlock_abi: ground.landlock.unwrap_or(0),
+            seccomp: ground.seccomp,
+            namespaces: level == Level::Namespaces,
+            uid: if matches!(identity, Ok(Some(_))) { "owner" } else { "shared" },
+            argv: if broker.confines.hides(ground) { "hidden" } else { "visible" },
+            cgroups: broker.executor.cgroups().is_some(),
+            missing: ground.missing.clone(),
+        }
+    }
+
+    /// What there is to look at.
+    pub(super) fn attention(&self) -> Option<String> {
+        let missing = self.missing.join("; ");
+        (self.level == Level::None.as_str()).then(|| {
+            format!("confinement: none: tools that are to be confined are refused: {missing}")
+        })
+    }
+}
