@@ -14,6 +14,8 @@
 //! - `grammar`     argument grammars over command lines
 //! - `rules`       rules over calls; `case` is the language of their corpora
 //! - `git`         what is read of a repository, and what a push changes
+//! - `git_wire`    pushes, packs and paths as they come to the gate
+//! - `graphql`     requests of GraphQL at the gate
 //! - `matchers`    patterns, addresses and paths
 //! - `json`        JSON, naively
 //! - `source`      bytes as numbers and choices
@@ -23,7 +25,9 @@
 pub mod case;
 pub mod definition;
 pub mod git;
+pub mod git_wire;
 pub mod grammar;
+pub mod graphql;
 pub mod json;
 pub mod matchers;
 pub mod message;
@@ -74,4 +78,6 @@ targets! {
     pattern = matchers::pattern;
     address = matchers::address;
     path = matchers::path;
+    git_wire = git_wire::git_wire;
+    graphql = graphql::graphql;
 }

@@ -93,6 +93,7 @@ fn told(verdict: &Verdict, met: &[&Rule<'_>], is_unread: bool, observes: bool) {
         }
         RuleId::Unread => assert!(is_unread),
         RuleId::Default | RuleId::Unrestricted => assert!(met.is_empty()),
+        RuleId::Gate => panic!("a gate decides on no call"),
     }
     let refuses = verdict.meant() != Decision::Allow;
     assert_eq!(verdict.would, (observes && refuses).then_some(verdict.meant()));

@@ -59,6 +59,8 @@ smoke! {
     pattern
     address
     path
+    git_wire
+    graphql
 }
 
 fn names_in(dir: &str, ending: &str) -> BTreeSet<String> {
