@@ -30,7 +30,30 @@ pub fn binaries() -> &'static Binaries {
     })
 }
 
+/// A server from which a test may take measures away by `TOOL_WEAKEN`: built once, with
+/// the feature `test-weaken`, in the same target directory, so that nothing but the
+/// server and its own crates is built anew. The ordinary one is put back in its place.
+pub fn weakened() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let dir = build_with(&["--features", "tool-server/test-weaken"]);
+        let weakened = dir.join("weakened/tool-server");
+        std::fs::create_dir_all(dir.join("weakened")).expect("a directory");
+        // By cp, and by rename: another test may be running it.
+        let new = dir.join("weakened/tool-server.new");
+        let cp = Command::new("cp").arg(dir.join("tool-server")).arg(&new).status();
+        assert!(cp.expect("cp").success());
+        std::fs::rename(new, &weakened).expect("rename");
+        build();
+        weakened
+    })
+}
+
 fn build() -> PathBuf {
+    build_with(&[])
+}
+
+fn build_with(more: &[&str]) -> PathBuf {
     // TARGET/PROFILE/deps/this-test
     let me = std::env::current_exe().expect("a test knows its own path");
     let profile_dir = me.parent().and_then(Path::parent).expect("tests lie in PROFILE/deps");
@@ -38,6 +61,7 @@ fn build() -> PathBuf {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(crate::project()).arg("build").arg("--target-dir").arg(target);
     cargo.args(["--quiet", "-p", "tool-server", "-p", "tool-client"]);
+    cargo.args(more);
     if profile_dir.file_name() == Some(OsStr::new("release")) {
         cargo.arg("--release");
     }

@@ -15,6 +15,7 @@
 //!
 //! | module | what |
 //! | --- | --- |
+//! | [`attacks`] | tables of attacks, and a world in which every harm is seen |
 //! | [`binaries`] | the built `tool-server` and `tool-client` |
 //! | [`setup`] | [`Setup`]: directories, definitions, environment, limits; runs verbs without a server |
 //! | [`server`] | [`Server`]: a running one; it dies, with all that it left, when dropped |
@@ -23,6 +24,7 @@
 //! | [`twins`] | tables of such commands, and what differs as text |
 //! | [`wire`] | [`Wire`]: a raw connection, frames and descriptors |
 //! | [`rules`] | the shipped rules on tables of command lines |
+//! | [`forge`] | a git server on loopback that wants a password |
 //! | [`exposition`] | the figures of a server, read strictly |
 //! | [`process`] | /proc: who is alive, whose child, how many descriptors |
 //! | [`terminal`] | a command on a pseudo-terminal |
@@ -32,8 +34,10 @@
 //! polls with [`eventually`] until a generous deadline. Nothing is ended by
 //! name. A test that cannot run here calls [`skipped`] and returns.
 
+pub mod attacks;
 pub mod binaries;
 pub mod exposition;
+pub mod forge;
 pub mod lingering;
 pub mod outcome;
 pub mod process;
@@ -47,6 +51,7 @@ pub mod twins;
 pub mod wire;
 
 pub use exposition::Exposition;
+pub use forge::Forge;
 pub use outcome::{Outcome, Running, run, spawn};
 pub use process::{alive, eventually, eventually_some};
 pub use server::{Server, still_works};

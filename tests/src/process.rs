@@ -86,7 +86,8 @@ pub fn kill(seen: &Process) {
 
 /// What the open descriptors of a process lead to. The directories of cgroups
 /// that a server keeps for its next calls are left out: how many there are
-/// depends on how many calls happened to run at once, up to a bound.
+/// depends on how many calls happened to run at once, up to a bound. So are the
+/// rulesets that it keeps for its tools.
 pub fn descriptors(pid: i32) -> Vec<String> {
     let entries = match fs::read_dir(format!("/proc/{pid}/fd")) {
         Ok(entries) => entries,
@@ -103,7 +104,8 @@ pub fn descriptors(pid: i32) -> Vec<String> {
     };
     let links = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     let links = links.filter(|link| !link.starts_with("/sys/fs/cgroup"));
-    links.map(|link| link.display().to_string()).collect()
+    let links = links.map(|link| link.display().to_string());
+    links.filter(|link| link != "anon_inode:[landlock-ruleset]").collect()
 }
 
 /// One number of /proc/PID/status, such as `VmRSS` (in KiB) or `Threads`.

@@ -32,6 +32,7 @@ pub struct Setup {
     flags: Vec<OsString>,
     limits: Vec<(Resource, u64, u64)>,
     uid: Option<u32>,
+    server: PathBuf,
 }
 
 impl Setup {
@@ -46,8 +47,14 @@ impl Setup {
             mode(&dir.path().join(name), 0o755);
         }
         symlink(&binaries().client, dir.path().join("bin/tool-client")).expect("symlink");
-        let mut setup =
-            Setup { dir, env: BTreeMap::new(), flags: Vec::new(), limits: Vec::new(), uid: None };
+        let mut setup = Setup {
+            dir,
+            env: BTreeMap::new(),
+            flags: Vec::new(),
+            limits: Vec::new(),
+            uid: None,
+            server: binaries().server.clone(),
+        };
         assert!(
             setup.socket().as_os_str().len() < 100,
             "the temporary directory's name is too long"
@@ -159,8 +166,8 @@ impl Setup {
     /// `tool-server VERB…` in this environment, with the configured flags.
     pub fn verb(&self, words: &[&str]) -> Command {
         let mut command = match self.uid {
-            None => self.command(&binaries().server),
-            Some(_) => self.command(&self.reachable(&binaries().server)),
+            None => self.command(&self.server),
+            Some(_) => self.command(&self.reachable(&self.server)),
         };
         command.args(words).args(&self.flags);
         command
@@ -178,6 +185,11 @@ impl Setup {
         let mut command = Command::new(program);
         command.env_clear().envs(&self.env).current_dir(self.dir()).stdin(Stdio::null());
         command
+    }
+
+    /// Runs this server instead of the ordinary one.
+    pub fn server(&mut self, program: &Path) {
+        self.server = program.to_owned();
     }
 
     /// Applies the limits and the user to a command.

@@ -146,3 +146,51 @@ pub fn lease(file: &std::fs::File) -> io::Result<()> {
     };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// Takes user namespaces from the child, as container engines' profiles do: clone and
+/// unshare are refused where they ask for one, clone3 is not there at all.
+pub fn refuse_user_namespaces(command: &mut Command) {
+    const USER: u32 = libc::CLONE_NEWUSER.cast_unsigned();
+    let (load, equal, any) = (0x20, 0x15, 0x45);
+    let number = |call: libc::c_long| u32::try_from(call).expect("a number");
+    let refuse = |errno: i32| (6, 0, 0, libc::SECCOMP_RET_ERRNO | errno.cast_unsigned());
+    let program = [
+        (load, 0, 0, 0),
+        (equal, 5, 0, number(libc::SYS_clone3)),
+        (equal, 1, 0, number(libc::SYS_clone)),
+        (equal, 0, 4, number(libc::SYS_unshare)),
+        (load, 0, 0, 16),
+        (any, 0, 2, USER),
+        refuse(libc::EPERM),
+        refuse(libc::ENOSYS),
+        (6, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]
+    .map(|(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k });
+    filtered(command, program);
+}
+
+/// Takes one system call from the child: a kernel that does not have it.
+pub fn refuse_call(command: &mut Command, call: libc::c_long) {
+    let number = u32::try_from(call).expect("a number");
+    let program = [
+        (0x20, 0, 0, 0),
+        (0x15, 0, 1, number),
+        (6, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned()),
+        (6, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]
+    .map(|(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k });
+    filtered(command, program);
+}
+
+fn filtered<const N: usize>(command: &mut Command, program: [libc::sock_filter; N]) {
+    let len = u16::try_from(N).expect("a short program");
+    before_exec(command, move || {
+        let filter = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
+        // SAFETY: reads the program, which lives; changes this process alone.
+        let done = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const filter)
+        };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    });
+}

@@ -332,6 +332,8 @@ fn a_tool_that_connects_by_a_child_which_ends_is_not_heard_on_older_kernels_eith
     let control = |server: &Server| server.control_socket().display().to_string();
     for old in [false, true] {
         let server = asking(|setup| {
+            // What confines tools is not what keeps them out here.
+            setup.tool("sh", "binary = \"/bin/sh\"\n[sandbox]\nmode = \"off\"\n");
             if old {
                 let source = setup.file("old.c", OLD_KERNEL, 0o644);
                 let shim = setup.path("old.so");
@@ -352,7 +354,10 @@ fn a_tool_that_connects_by_a_child_which_ends_is_not_heard_on_older_kernels_eith
 
 #[test]
 fn a_tool_cannot_answer_for_itself_however_it_hides() {
-    let server = asking(|_| {});
+    let server = asking(|setup| {
+        // What confines tools is not what keeps them out here.
+        setup.tool("sh", "binary = \"/bin/sh\"\n[sandbox]\nmode = \"off\"\n");
+    });
     let caller = call(&server, &["x"]);
     let id = asked(&server);
     let binary = tool_broker_tests::binaries::binaries().server.display().to_string();

@@ -54,9 +54,9 @@ fn a_tool_without_an_env_section_gets_path_home_lang_and_an_offered_term() {
             .for_each(|name| s.env(name, "from-the-server"));
     });
     let env = seen(&mut server.client("env"));
-    assert_eq!(names(&env), ["HOME", "LANG", "PATH"]);
+    assert_eq!(names(&env), ["HOME", "LANG", "PATH", "TMPDIR"]);
     let env = seen(server.client("env").env("TERM", "xterm-256color"));
-    assert_eq!(names(&env), ["HOME", "LANG", "PATH", "TERM"]);
+    assert_eq!(names(&env), ["HOME", "LANG", "PATH", "TERM", "TMPDIR"]);
     assert_eq!(env["TERM"], "xterm-256color");
     assert_eq!(env["LANG"], "C.UTF-8");
     assert!(env["PATH"].split(':').all(|dir| dir.starts_with('/')), "{env:?}");
@@ -71,7 +71,7 @@ fn a_caller_cannot_push_its_environment_into_a_tool() {
     client.envs(HOSTILE.iter().map(|name| (name, "from-the-caller")));
     client.env("TOOL_FORWARD_ENV", "*").env("PATH", "/evil").env("HOME", "/evil");
     let env = seen(&mut client);
-    assert_eq!(names(&env), ["HOME", "LANG", "PATH"]);
+    assert_eq!(names(&env), ["HOME", "LANG", "PATH", "TMPDIR"]);
     assert!(!env.values().any(|value| value.contains("evil")), "{env:?}");
     // The same by hand: what the client would not even offer.
     let hostile: Vec<String> = HOSTILE.iter().map(|name| format!("{name}=from-the-wire")).collect();
@@ -143,7 +143,8 @@ fn home_is_the_tools_own_writable_and_kept() {
         "kept\n"
     );
     let outcome = run(server.client("other").args(["-c", "echo \"$HOME\"; ls -A \"$HOME\""]), b"");
-    assert_eq!(outcome.success().trim_end(), server.path("state/home/other").display().to_string());
+    let other = server.path("state/home/other").display().to_string();
+    assert_eq!(outcome.success(), format!("{other}\ntmp\n"), "its HOME, with TMPDIR in it");
     let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(home).expect("home"));
     assert_eq!(mode & 0o077, 0, "others may read a tool's HOME: {mode:o}");
 }

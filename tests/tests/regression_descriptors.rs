@@ -3,12 +3,13 @@
 
 use std::io::Read as _;
 use std::os::fd::AsFd;
+use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::json;
 use tool_broker_tests::lingering::{answers, linger, lingering};
-use tool_broker_tests::{Server, eventually, still_works};
+use tool_broker_tests::{Server, eventually, eventually_some, still_works, terminal};
 
 /// Two messages that the server reads at once: the descriptor is the second's.
 #[test]
@@ -78,4 +79,22 @@ fn a_socket_in_the_queue_of_a_connection_that_is_not_read_holds_up_nobody() {
     });
     answers(&server, "after");
     still_works(&server);
+}
+
+/// It was taken for the other terminal, and the tool waited for keys.
+#[test]
+fn a_terminal_that_was_hung_up_is_at_its_end_beside_another_one() {
+    let server = Server::start(|s| s.tools(&[("cat", "/bin/cat")]));
+    for natively in [true, false] {
+        let (gone, input) = terminal::pair();
+        let (_other, errors) = terminal::pair();
+        drop(gone);
+        let mut cat = server.client("cat");
+        if natively {
+            cat = std::process::Command::new("/bin/cat");
+        }
+        let mut cat = cat.stdin(input).stdout(Stdio::null()).stderr(errors).spawn().expect("cat");
+        let ended = eventually_some("it ends", || cat.try_wait().expect("wait"));
+        assert_eq!(ended.code(), Some(0), "natively: {natively}");
+    }
 }

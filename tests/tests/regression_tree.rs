@@ -148,6 +148,8 @@ fn a_set_uid_program_dies_with_its_caller() {
             s.env("TOOL_TIMEOUTS_GRACE", "0.3");
             s.env("TOOL_CGROUP", cgroup);
             s.uid(23_456);
+            // A confined tool has no use of set-uid bits.
+            s.tool("sh", "binary = \"/bin/sh\"\n[sandbox]\nmode = \"off\"\n");
         });
         let program = server.path("suid-sleep");
         let mut copy = std::process::Command::new("cp");

@@ -31,7 +31,7 @@ exec sleep "$1" <&- >&- 2>&-
 
 /// 200 clients in batches, each killed at a random moment of its life.
 fn two_hundred_times(server: &Tidy) {
-    let hide = server.file("hide.sh", HIDE, 0o755);
+    let hide = server.file("ws/hide.sh", HIDE, 0o755);
     let reached = server.ws().join("reached");
     let (mark, bystanders) = (Mark::new(), Mark::new());
     // Another caller's call, with children as hidden, under way all the time.

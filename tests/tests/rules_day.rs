@@ -3,18 +3,30 @@
 
 use tool_broker_tests::rules::stand::Result;
 use tool_broker_tests::rules::table::Line;
-use tool_broker_tests::rules::{Day, Stand, Way};
+use tool_broker_tests::rules::{Day, Seen, Stand, Way};
 use tool_broker_tests::skipped;
 
-/// What differs between two ways, in words.
-fn differences(line: &Line, compare: &[String], one: &Result, other: &Result) -> Vec<String> {
+/// What was asked, sorted.
+fn meant(result: &Result) -> Vec<(String, String)> {
+    let mut all: Vec<_> = result.seen.iter().map(Seen::meant).collect();
+    all.sort();
+    all
+}
+
+/// What differs between two ways, by name and in words.
+fn differences(
+    line: &Line,
+    compare: &[String],
+    one: &Result,
+    other: &Result,
+) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for what in line.compare.as_deref().unwrap_or(compare) {
         let same = match what.as_str() {
             "exit" => one.outcome.status == other.outcome.status,
             "stdout" => one.outcome.stdout == other.outcome.stdout,
             "stderr" => one.outcome.stderr == other.outcome.stderr,
-            "requests" => one.seen == other.seen,
+            "requests" => meant(one) == meant(other),
             "refs" | "remote" | "head" | "status" | "config" | "files" => {
                 one.state.get(what.as_str()) == other.state.get(what.as_str())
             }
@@ -26,7 +38,7 @@ fn differences(line: &Line, compare: &[String], one: &Result, other: &Result) ->
                 "requests" => format!("{:?}", result.seen),
                 what => format!("{:?}", result.state.get(what)),
             };
-            found.push(format!("{what}: {}\n    and {}", show(one), show(other)));
+            found.push((what.clone(), format!("{}\n    and {}", show(one), show(other))));
         }
     }
     found
@@ -51,10 +63,17 @@ fn day(tool: &str, least: usize) {
         }
         let [ruled, free, native] = ways.as_slice() else { unreachable!() };
         let mut complain = |what: String| wrong.push(format!("{}: {what}", line.call));
-        for (other, named) in [(free, "without rules"), (native, "natively")] {
-            for what in differences(line, &day.compare, ruled, other) {
-                complain(format!("{named}: {what}"));
+        let mut same = line.differs.clone();
+        for (other, way) in [(free, "without rules"), (native, "natively")] {
+            for (name, what) in differences(line, &day.compare, ruled, other) {
+                same.remove(&name);
+                if !line.differs.contains_key(&name) {
+                    complain(format!("{way}: {name}: {what}"));
+                }
             }
+        }
+        for (name, why) in same {
+            complain(format!("{name} does not differ: {why}"));
         }
         let said = ruled.outcome.out() + &ruled.outcome.err();
         if said.contains("[rule ") {

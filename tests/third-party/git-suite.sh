@@ -308,12 +308,15 @@ all_passed || cannot "git itself does not pass its tests"
 cp "$bin/tool-client" "$scratch/client/tool-client"
 ln -s tool-client "$scratch/client/git"
 cat >"$scratch/tools.d/git/tool.toml" <<'END'
-# Everything, for git's own tests.
+# Everything, for git's own tests; confined, with the Unix sockets that the
+# credential cache lives by.
 binary = "/usr/bin/git"
 default = "allow"
 timeout = 3600
 [env]
 forward = ["*"]
+[sandbox]
+sockets = ["unix"]
 END
 settings=(
     TOOL_SOCKET="$scratch/run/tool.sock"

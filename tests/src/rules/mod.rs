@@ -14,4 +14,5 @@ pub mod stub;
 pub mod table;
 
 pub use stand::{Stand, Way};
+pub use stub::Seen;
 pub use table::{Day, Refused};

@@ -62,7 +62,7 @@ impl Stand {
         let ws = setup.ws();
         let stub = Stub::start(answers, &setup.path("run/stub.sock"), ws.join("day"));
         let start = |mut setup: Setup, definition: &str, grammar: bool| {
-            setup.tool(tool, definition);
+            setup.tool(tool, &gated(tool, definition, stub.port));
             for (name, mode) in [("grammar.toml", 0o644), ("setup.sh", 0o755)] {
                 if let Ok(content) = fs::read(from.join(name))
                     && (grammar || name != "grammar.toml")
@@ -171,6 +171,44 @@ impl Stand {
     }
 }
 
+/// What an operator adds to curl's definition to let it reach a server on this machine.
+const LOCAL: &str = r#"[[rule]]
+id = "local"
+decision = "allow"
+operands = { host = ["localhost", "127.0.0.1"] }
+options = [
+    "--include", "--head", "--request", "--header", "--compressed", "--data", "--data-binary",
+    "--data-urlencode", "--json", "--get", "--form", "--output", "--write-out", "--max-time",
+    "--retry",
+]
+reason = "a server that is being tried out"
+"#;
+
+/// The definition with the stub behind each of its gates; for curl, which has no host
+/// of its own, with a gate to the stub's address.
+pub fn gated(tool: &str, definition: &str, port: u16) -> String {
+    let private = "private = [\"127.0.0.0/8\"]";
+    if tool == "curl" {
+        let hosts = "hosts = [\"localhost\", \"127.0.0.1\"]";
+        let gate = format!(
+            "[[gate]]\nadapter = \"http\"\n{hosts}\nports = [{port}, 1]\n{private}\ndefault = \"allow\"\n"
+        );
+        let known = "\"raw.githubusercontent.com\"]\nreason = \"{value}";
+        let more = known.replace("\"]", "\", \"localhost\", \"127.0.0.1\"]");
+        let definition = definition.replace(known, &more);
+        let definition = definition.replacen("\n[[gate]]", &format!("\n{gate}[[gate]]"), 1);
+        return match definition.contains("[[rule]]") {
+            true => format!("{definition}\n{LOCAL}"),
+            false => definition,
+        };
+    }
+    let each = |line: &str| match line.starts_with("adapter = ") {
+        true => format!("{line}\nupstream = \"http://127.0.0.1:{port}\"\n{private}\n"),
+        false => format!("{line}\n"),
+    };
+    definition.lines().map(each).collect()
+}
+
 /// What an operator keeps in the tool's HOME: where gh and npm find the stub.
 fn home(setup: &Setup, tool: &str, stub: &Stub, ws: &Path) {
     let socket = ws.parent().expect("a parent").join("run/stub.sock");
@@ -228,5 +266,8 @@ fn without_rules(definition: &str) -> String {
     let top: Vec<&str> = definition.lines().filter(kept).collect();
     let rest = definition.split_once("\n[env]").map_or("", |(_, rest)| rest);
     let rest = rest.split_once("\n[[rule]]").map_or(rest, |(rest, _)| rest);
+    let gates = |word: &str| format!("\ndefault = \"{word}\"\n");
+    let rest =
+        rest.replace(&gates("ask"), &gates("allow")).replace(&gates("deny"), &gates("allow"));
     format!("default = \"allow\"\n{}\n[env]{rest}\n", top.join("\n"))
 }

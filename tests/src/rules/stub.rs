@@ -116,5 +116,28 @@ fn fits(answer: &Answer, line: &str, body: &str) -> bool {
         Some(beginning) => line.starts_with(beginning),
         None => line == answer.to,
     };
-    path && answer.having.as_ref().is_none_or(|part| body.contains(part))
+    path && answer.having.as_ref().is_none_or(|part| bare(body).contains(&bare(part)))
+}
+
+/// Without blanks, and without those that JSON spells out: a gate writes a GraphQL
+/// document anew.
+fn bare(text: &str) -> String {
+    let text = text.replace("\\n", "").replace("\\t", "");
+    text.chars().filter(|letter| !letter.is_whitespace()).collect()
+}
+
+impl Seen {
+    /// The same, whatever the order and the blanks of a GraphQL document are.
+    pub fn meant(&self) -> (String, String) {
+        let parsed: Option<serde_json::Value> = serde_json::from_str(&self.body).ok();
+        let query = parsed.as_ref().and_then(|body| body["query"].as_str());
+        let Some(query) = query else { return (self.line.clone(), self.body.clone()) };
+        let mut words: Vec<&str> = query
+            .split(|letter: char| !letter.is_alphanumeric() && letter != '_')
+            .filter(|word| !word.is_empty())
+            .collect();
+        words.sort_unstable();
+        let variables = parsed.as_ref().map(|body| body["variables"].to_string());
+        (self.line.clone(), format!("{} {}", words.join(" "), variables.unwrap_or_default()))
+    }
 }

@@ -45,8 +45,12 @@ pub struct Line {
     /// What the stub saw, `METHOD PATH`, each of these among others.
     #[serde(default)]
     pub asks: Vec<String>,
+    /// In place of the day's.
     #[serde(default)]
     pub compare: Option<Vec<String>>,
+    /// What of these differs from the tool itself, or without rules, and why: it has to.
+    #[serde(default)]
+    pub differs: BTreeMap<String, String>,
 }
 
 /// What the stub answers.

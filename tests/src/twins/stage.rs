@@ -45,8 +45,22 @@ pub struct Stage<'a> {
 /// Writes the tools' definitions; before the server starts. `more` is added to
 /// each `tool.toml`, at its top.
 pub fn define(setup: &mut Setup, more: &str) {
+    define_with(setup, more, "");
+}
+
+/// The same with a gate, so that each call of each tool has namespaces of its own
+/// where there are any.
+pub fn define_gated(setup: &mut Setup) {
+    let gate = "network = \"always\"\n[[gate]]\nadapter = \"http\"\nhosts = [\"example.org\"]\n";
+    define_with(setup, "", gate);
+}
+
+/// `gate` begins in `[sandbox]`.
+fn define_with(setup: &mut Setup, more: &str, gate: &str) {
     setup.limit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
     let fds = setup.path("lib/fds").display().to_string();
+    // What rows run that lies outside the workspace.
+    let read = [table::directory().join("helpers"), setup.path("lib")];
     let tools = TOOLS.map(|name| (name, format!("/usr/bin/{name}")));
     for (name, binary) in tools.into_iter().chain([("fds", fds)]) {
         let _ = fs::remove_file(setup.path(format!("tools.d/{name}/tool.json")));
@@ -54,7 +68,7 @@ pub fn define(setup: &mut Setup, more: &str) {
             name,
             &format!(
                 "binary = \"{binary}\"\ndefault = \"allow\"\n{more}\n[env]\nforward = {FORWARD}\n\
-                      [limits]\nconcurrent = 64\n"
+                      [limits]\nconcurrent = 64\n[sandbox]\nread = {read:?}\n{gate}"
             ),
         );
     }
@@ -91,7 +105,7 @@ impl<'a> Stage<'a> {
                 "fds" => link(&lib.join("fds"), "binaries"),
                 _ => link(&Path::new("/usr/bin").join(name), "binaries"),
             }
-            let home = setup.path("state/home").join(name);
+            let home = setup.path("state/home").join(name).join("tmp");
             fs::create_dir_all(home).expect("a home");
             drop(setup.client(name)); // makes the symlink
         }

@@ -44,14 +44,23 @@ impl Row {
 
     /// Whether this row may be the same there, or not.
     pub fn may_differ(&self, way: &str) -> bool {
-        self.may.iter().any(|(name, _)| name == way)
+        self.may.iter().any(|(name, _)| name == way || stands_for(name, way))
     }
 
     /// The reason for which this row is not the same there.
     pub fn differs(&self, way: &str) -> Option<&str> {
-        let is =
-            |name: &str| name == way || name == "broker" && ["client", "stream"].contains(&way);
+        let is = |name: &str| name == way || stands_for(name, way);
         self.differs.iter().find(|(name, _)| is(name)).map(|(_, reason)| reason.as_str())
+    }
+}
+
+/// Whether what is said of one way is said of another: `broker` is each of them,
+/// `spaces` is `client` in namespaces.
+fn stands_for(name: &str, way: &str) -> bool {
+    match way {
+        "client" | "stream" => name == "broker",
+        "spaces" => name == "broker" || name == "client",
+        _ => false,
     }
 }
 

@@ -1,6 +1,6 @@
 /* The tool without a broker: under the tool's name, becomes the tool with the
  * environment that the server would give it. What it owns is that environment:
- * PATH, HOME, and what the definitions of the twins forward.
+ * PATH, HOME, TMPDIR, and what the definitions of the twins forward.
  *
  *   TWIN_BINARIES  a directory with a symlink to each tool's binary
  *   TWIN_HOMES     where the tools' HOMEs are
@@ -41,10 +41,11 @@ int main(int argc, char **argv) {
     const char *name = slash ? slash + 1 : argv[0];
     int count = 0;
     while (environ[count]) count++;
-    char **given = calloc(count + 3, sizeof *given);
+    char **given = calloc(count + 4, sizeof *given);
     int n = 0;
     given[n++] = joined("PATH=", getenv("TWIN_PATH"), "");
     given[n++] = joined("HOME=", joined(getenv("TWIN_HOMES"), "/", name), "");
+    given[n++] = joined("TMPDIR=", joined(getenv("TWIN_HOMES"), "/", name), "/tmp");
     for (int i = 0; i < count; i++)
         if (is_forwarded(environ[i])) given[n++] = environ[i];
     char *binary = joined(getenv("TWIN_BINARIES"), "/", name);

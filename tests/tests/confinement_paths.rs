@@ -1,0 +1,90 @@
+//! What a tool puts where the server looks, its HOME and paths of its definition,
+//! leads the server to nothing that the tool could not reach before.
+
+mod confinement_help;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+
+use confinement_help::ORDINARY;
+use serde_json::{Value, json};
+use tool_broker_tests::{Server, skipped};
+
+fn say(server: &Server, tool: &str, script: &str) -> String {
+    let request = json!({"tool":tool,"args":["-c",script],"cwd":server.ws()});
+    let reply = server.connect().call(&request);
+    reply["stdout"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
+}
+
+#[test]
+fn what_a_tool_moves_into_its_home_stays_whose_it_is() {
+    const NAME: &str = "what_a_tool_moves_into_its_home_stays_whose_it_is";
+    if !nix::unistd::geteuid().is_root() {
+        return skipped(NAME, "files of two users cannot be made");
+    }
+    let server = Server::start(|s| {
+        chown(s.ws(), Some(ORDINARY), Some(ORDINARY)).expect("chown");
+        s.file("ws/secret", "canary", 0o600);
+    });
+    let level: Value = server.status()["confinement"]["uid"].clone();
+    if level != json!("owner") {
+        return skipped(NAME, "uids cannot be switched here");
+    }
+    let moved = "mv secret $HOME/secret && rm -r $HOME/tmp && ln -s . $HOME/tmp && echo moved";
+    assert_eq!(say(&server, "sh", moved), "moved\n");
+    assert_eq!(say(&server, "sh", "cat $HOME/secret 2>/dev/null; :"), "");
+    assert_eq!(fs::metadata(server.path("state/home/sh/secret")).expect("secret").uid(), 0);
+    // A TMPDIR that is gone is made again, and is the tool's.
+    let script = "rm $HOME/tmp; echo gone";
+    assert_eq!(say(&server, "sh", script), "gone\n");
+    assert_eq!(say(&server, "sh", "echo x > $TMPDIR/x && cat $TMPDIR/x"), "x\n");
+    let made = fs::metadata(server.path("state/home/sh/tmp")).expect("tmp");
+    assert_eq!((made.uid(), made.permissions().mode() & 0o777), (ORDINARY, 0o700));
+}
+
+#[test]
+fn a_path_of_a_definition_that_a_tool_can_replace_leads_nowhere() {
+    let server = Server::start(|s| {
+        let path = |name: &str| s.path(name).display().to_string();
+        let read = format!("[{:?}, {:?}]", path("ws/cache"), path("shared/link"));
+        let write = format!("[{:?}, {:?}]", path("shared"), path("shared/deep"));
+        let definition =
+            format!("binary = \"/bin/sh\"\n[sandbox]\nread = {read}\nwrite = {write}\n");
+        s.tool("reads", &definition);
+        s.file("outside/secret", "canary", 0o644);
+        s.file("shared/own", "own", 0o644);
+    });
+    let outside = server.path("outside").display().to_string();
+    let shared = server.path("shared").display().to_string();
+    let look = format!("cat {outside}/secret 2>/dev/null; cat {shared}/own");
+    assert_eq!(say(&server, "reads", &look), "own");
+    for name in ["cache", &format!("{shared}/link"), &format!("{shared}/deep")] {
+        for target in ["/", &outside] {
+            assert_eq!(
+                say(&server, "reads", &format!("ln -sfn {target} {name} && echo made")),
+                "made\n"
+            );
+            assert_eq!(say(&server, "reads", &look), "own", "{name} {target}");
+        }
+    }
+}
+
+#[test]
+fn who_moves_a_directory_or_its_root_is_nobody_else_by_that() {
+    const NAME: &str = "who_moves_a_directory_or_its_root_is_nobody_else_by_that";
+    if !nix::unistd::geteuid().is_root() {
+        return skipped(NAME, "there is one user alone");
+    }
+    let server = Server::start(|s| chown(s.ws(), Some(ORDINARY), Some(ORDINARY)).expect("chown"));
+    if server.status()["confinement"]["uid"] != json!("owner") {
+        return skipped(NAME, "uids cannot be switched here");
+    }
+    let own = format!("{ORDINARY}\n");
+    assert_eq!(say(&server, "sh", "id -u"), own);
+    let request = json!({"tool":"sh","args":["-c","id -u"],"cwd":server.ws()});
+    fs::rename(server.ws(), server.path("moved")).expect("rename");
+    let reply = server.connect().call(&request);
+    assert_eq!(reply["code"], json!("cwd_outside"), "{reply}");
+    fs::rename(server.path("moved"), server.ws()).expect("rename");
+    assert_eq!(say(&server, "sh", "id -u"), own);
+}

@@ -1,0 +1,147 @@
+//! gh, npm and curl through their gates, by the shipped definitions, with a server of
+//! the test behind each gate.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tool_broker_tests::rules::stand::gated;
+use tool_broker_tests::rules::stub::{Seen, Stub};
+use tool_broker_tests::rules::table::Answer;
+use tool_broker_tests::{Outcome, Running, Server, Setup, eventually_some, run, skipped, spawn};
+
+struct Stand {
+    tool: String,
+    server: Server,
+    stub: Stub,
+}
+
+fn answer(to: &str, body: &str) -> Answer {
+    Answer { to: to.to_owned(), having: None, status: 200, body: body.to_owned() }
+}
+
+/// `None` where the tool is not installed; that is said.
+fn stand(tool: &str, answers: &[Answer], prepare: impl FnOnce(&mut Setup)) -> Option<Stand> {
+    let binary = ["/usr/bin", "/usr/local/bin"].map(|dir| format!("{dir}/{tool}"));
+    let Some(binary) = binary.iter().find(|path| fs::metadata(path).is_ok()) else {
+        skipped(tool, "it is not installed");
+        return None;
+    };
+    let mut setup = Setup::new();
+    let ws = setup.ws();
+    let stub = Stub::start(answers, &setup.path("run/stub.sock"), ws);
+    let from = tool_broker_tests::project().join("tools.d").join(tool);
+    let text = fs::read_to_string(from.join("tool.toml")).expect("a definition");
+    let text = text.replace(&format!("\"/usr/bin/{tool}\""), &format!("{binary:?}"));
+    let text = text.replace("\"localhost\", \"127.0.0.1\"]\nreason", "\"x.test\"]\nreason");
+    setup.tool(
+        tool,
+        &gated(tool, &text, stub.port).replace("\nid = \"local\"", "\nid = \"its-own\""),
+    );
+    let grammar = fs::read(from.join("grammar.toml")).expect("a grammar");
+    setup.file(format!("tools.d/{tool}/grammar.toml"), grammar, 0o644);
+    prepare(&mut setup);
+    Some(Stand { tool: tool.to_owned(), server: Server::start_in(setup), stub })
+}
+
+impl Stand {
+    fn spawn(&self, words: &[&str]) -> Running {
+        spawn(self.server.client(&self.tool).args(words))
+    }
+
+    fn run(&self, words: &[&str]) -> Outcome {
+        self.spawn(words).wait()
+    }
+
+    fn asked(&self) -> Value {
+        eventually_some("a question waits", || {
+            let answer = self.server.control().call(&json!({ "op": "approvals" }));
+            let waiting = answer["waiting"].as_array()?.clone();
+            waiting.into_iter().find(|asked| asked["waits"] == json!(true))
+        })
+    }
+
+    fn say(&self, verb: &str, asked: &Value) {
+        let id = asked["id"].as_str().expect("an id");
+        run(&mut self.server.verb(&[verb, id]), b"").success();
+    }
+
+    fn changes(&self) -> Vec<Seen> {
+        let all = self.stub.take().into_iter();
+        all.filter(|seen| !seen.line.starts_with("GET ")).collect()
+    }
+}
+
+#[test]
+fn gh_reads_and_comments_and_a_person_is_asked_about_a_merge() {
+    let answers = [
+        answer("GET /user", r#"{"login":"me"}"#),
+        answer("POST /repos/o/r/issues/1/comments", r#"{"id":1}"#),
+        answer("PUT /repos/o/r/pulls/1/merge", r#"{"merged":true}"#),
+    ];
+    let Some(stand) = stand("gh", &answers, |_| {}) else { return };
+    assert!(stand.run(&["api", "user"]).success().contains("me"));
+    stand.run(&["api", "repos/o/r/issues/1/comments", "-f", "body=a word"]).success();
+    assert_eq!(stand.changes().len(), 1);
+    for (verb, code, count) in [("deny", Some(1), 0), ("approve", Some(0), 1)] {
+        let merge = stand.spawn(&["api", "-X", "PUT", "repos/o/r/pulls/1/merge"]);
+        let asked = stand.asked();
+        assert_eq!(asked["rule"], json!("api-write"), "{asked}");
+        assert_eq!(asked["repository"], json!("github.com/o/r"), "{asked}");
+        assert!(asked["wire"].to_string().contains("pulls/1/merge"), "{asked}");
+        assert!(stand.changes().is_empty(), "nothing has been sent");
+        stand.say(verb, &asked);
+        let merged = merge.wait();
+        assert_eq!(merged.code(), code, "{merged:?}");
+        assert_eq!(stand.changes().len(), count);
+    }
+}
+
+#[test]
+fn gh_works_without_namespaces_too() {
+    let answers = [answer("GET /user", r#"{"login":"me"}"#)];
+    let landlock = |setup: &mut Setup| setup.flag("--sandbox-level=landlock");
+    let Some(stand) = stand("gh", &answers, landlock) else { return };
+    assert!(stand.run(&["api", "user"]).success().contains("me"));
+}
+
+#[test]
+fn npm_reads_and_a_person_is_asked_before_a_package_is_published() {
+    let Some(stand) = stand("npm", &[answer("PUT /work", "{}")], |_| {}) else { return };
+    let package = r#"{"name":"work","version":"1.0.0"}"#;
+    fs::write(stand.server.ws().join("package.json"), package).expect("package.json");
+    for (verb, code, count) in [("deny", Some(1), 0), ("approve", Some(0), 1)] {
+        let publish = stand.spawn(&["publish"]);
+        let asked = stand.asked();
+        assert_eq!(asked["rule"], json!("publish"), "{asked}");
+        assert!(asked["wire"].to_string().contains("work"), "{asked}");
+        assert!(stand.changes().is_empty(), "nothing has been sent");
+        stand.say(verb, &asked);
+        let published = publish.wait();
+        assert_eq!(published.code(), code, "{published:?}");
+        assert_eq!(stand.changes().len(), count);
+    }
+}
+
+#[test]
+fn curl_is_asked_about_where_it_goes_also_by_a_redirect() {
+    let answers = [answer("GET /x", "well")];
+    let Some(stand) = stand("curl", &answers, |_| {}) else { return };
+    let url = format!("http://127.0.0.1:{}/x", stand.stub.port);
+    // Its host was taken from the list again.
+    let definition = stand.server.path("tools.d/curl/tool.toml");
+    let text = fs::read_to_string(&definition).expect("it");
+    let text = text.replace("\"localhost\", \"127.0.0.1\"]\nreason", "\"x.test\"]\nreason");
+    stand.server.tool("curl", &text);
+    run(&mut stand.server.verb(&["reload"]), b"").success();
+    let call = stand.spawn(&["-sf", &url]);
+    let asked = stand.asked();
+    assert_eq!(asked["rule"], json!("wire-host"), "{asked}");
+    assert!(asked["argv"].to_string().contains(&url), "{asked}");
+    assert!(stand.stub.take().is_empty());
+    stand.say("approve", &asked);
+    assert_eq!(call.wait().success(), "well");
+    let call = stand.spawn(&["-sf", &url]);
+    let asked = stand.asked();
+    stand.say("deny", &asked);
+    assert_eq!(call.wait().code(), Some(22));
+}
