@@ -8,17 +8,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use crate::forge::Forge;
+use crate::gated::{HOST, NET};
 use crate::site::{Site, Work};
 use crate::way::{Running, Way};
 
-/// What the definitions say beside the program.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Rules {
-    /// That every call is allowed.
-    None,
-    /// What the shipped one says, and for `/bin/true` as many rules as an operator
-    /// may write.
-    Shipped,
+/// How much of what the broker does it does here.
+#[derive(Clone, Copy)]
+pub enum Stage<'a> {
+    /// Every call is allowed, and nothing confines it. Each call is audited always.
+    Bare,
+    /// The shipped rules, and for `/bin/true` as many as an operator may write.
+    Rules,
+    /// These, and every tool is confined; git and another one have a gate to that
+    /// forge.
+    Everything(&'a Forge),
 }
 
 /// Rules for `/bin/true`, none of which matches: each is looked at.
@@ -30,14 +34,21 @@ pub fn start(
     name: &'static str,
     folder: &str,
     cgroup: &str,
-    rules: Rules,
+    stage: Stage<'_>,
 ) -> Result<Way, String> {
     let at = site.path(folder);
     for directory in ["bin", "state", "tools.d"] {
         std::fs::create_dir_all(at.join(directory)).expect("a directory");
     }
     for program in Work::PROGRAMS {
-        define(site, &at, program, rules);
+        define(site, &at, program, stage);
+    }
+    if let Stage::Everything(forge) = stage {
+        let own = format!("HOME = {:?}", site.text("home"));
+        let text =
+            format!("binary = \"/bin/true\"\ndefault = \"allow\"\n[env]\nset = {{ {own} }}\n");
+        let sandbox = format!("[sandbox]\nnetwork = \"always\"\n{}", gate("http", forge));
+        put(&at, NET, &[text, sandbox].concat());
     }
     let socket = at.join("socket");
     let mut command = site.plain(&built("tool-server").display().to_string());
@@ -60,9 +71,13 @@ pub fn start(
             return Err("the server may not make cgroups of version 2 here".into());
         }
     }
-    let rules = if rules == Rules::Shipped { ", the shipped rules" } else { "" };
+    let more = match stage {
+        Stage::Bare => ", no rules, `[sandbox] mode = \"off\"`",
+        Stage::Rules => ", the shipped rules, `[sandbox] mode = \"off\"`",
+        Stage::Everything(_) => ", the shipped rules, every tool confined",
+    };
     let how =
-        format!("`tool-server serve`, `TOOL_CGROUP={cgroup}`{rules}, `tool-client` by a symlink");
+        format!("`tool-server serve`, `TOOL_CGROUP={cgroup}`{more}, `tool-client` by a symlink");
     let workspace = site.path("workspace");
     Ok(Way::new(name, how, vec![server], move |work| {
         let words = work.words();
@@ -74,28 +89,74 @@ pub fn start(
 }
 
 /// As short as a definition is, but for HOME: where all others have it.
-fn define(site: &Site, at: &Path, program: &str, rules: Rules) {
-    let name = Path::new(program).file_name().expect("a name");
-    let folder = at.join("tools.d").join(name);
-    std::fs::create_dir(&folder).expect("a directory");
+fn define(site: &Site, at: &Path, program: &str, stage: Stage<'_>) {
+    let name = Path::new(program).file_name().and_then(|name| name.to_str()).expect("a name");
     let home = site.text("home");
     let own = format!("HOME = {home:?}");
-    let bare = format!("binary = {program:?}\ndefault = \"allow\"\n[env]\nset = {{ {own} }}\n");
-    let text = match (rules, name.to_str()) {
-        (Rules::None, _) => bare,
-        (Rules::Shipped, Some("git")) => {
-            let shipped = project().join("tools.d/git");
-            let text = std::fs::read_to_string(shipped.join("tool.toml")).expect("git's rules");
-            let grammar = folder.join("grammar.toml");
-            std::fs::copy(shipped.join("grammar.toml"), &grammar).expect("git's grammar");
-            std::fs::set_permissions(&grammar, PermissionsExt::from_mode(0o644)).expect("chmod");
-            text.replacen("set = { ", &format!("set = {{ {own}, "), 1)
+    let sandbox = match stage {
+        Stage::Bare | Stage::Rules => "[sandbox]\nmode = \"off\"\n".to_owned(),
+        // What shows where it is lies beside the workspace.
+        Stage::Everything(_) => {
+            format!("[sandbox]\nwrite = [{home:?}]\nread = [{:?}]\n", site.text("where"))
         }
-        (Rules::Shipped, Some("true")) => format!("{bare}{EXAMPLE}"),
-        // A shell and the like: what shows that the same work is compared.
-        (Rules::Shipped, _) => bare,
     };
+    let bare =
+        format!("binary = {program:?}\ndefault = \"allow\"\n[env]\nset = {{ {own} }}\n{sandbox}");
+    let text = match (stage, name) {
+        (Stage::Bare, _) => bare,
+        (_, "git") => {
+            let shipped = std::fs::read_to_string(project().join("tools.d/git/tool.toml"));
+            let text =
+                without(&shipped.expect("git's rules"), &["[sandbox]", "[[gate]]", "[[example]]"]);
+            let text = text.replacen("set = { ", &format!("set = {{ {own}, "), 1);
+            let text = format!("{text}\n{sandbox}");
+            match stage {
+                Stage::Everything(forge) => text + &gate("git", forge),
+                Stage::Bare | Stage::Rules => text,
+            }
+        }
+        (_, "true") => format!("{bare}{EXAMPLE}"),
+        // A shell and the like: what shows that the same work is compared.
+        _ => bare,
+    };
+    put(at, name, &text);
+}
+
+/// A way to the forge, and nowhere else.
+fn gate(adapter: &str, forge: &Forge) -> String {
+    format!(
+        "\n[[gate]]\nadapter = {adapter:?}\nhosts = [{HOST:?}]\nupstream = {:?}\n\
+         private = [\"127.0.0.0/8\"]\ncredential = {:?}\n",
+        forge.url(),
+        format!("file:{}", forge.token.display())
+    )
+}
+
+/// The same without tables of these names.
+fn without(text: &str, tables: &[&str]) -> String {
+    let mut kept = String::new();
+    let mut keeps = true;
+    for line in text.split_inclusive('\n') {
+        if line.starts_with('[') {
+            keeps = !tables.contains(&line.trim_end());
+        }
+        if keeps {
+            kept.push_str(line);
+        }
+    }
+    kept
+}
+
+/// A definition, and the client by its name.
+fn put(at: &Path, name: &str, text: &str) {
+    let folder = at.join("tools.d").join(name);
+    std::fs::create_dir(&folder).expect("a directory");
     std::fs::write(folder.join("tool.toml"), text).expect("a definition");
+    if name == "git" && text.contains("[[rule]]") {
+        let grammar = folder.join("grammar.toml");
+        std::fs::copy(project().join("tools.d/git/grammar.toml"), &grammar).expect("git's grammar");
+        std::fs::set_permissions(&grammar, PermissionsExt::from_mode(0o644)).expect("chmod");
+    }
     // A definition that others may change is refused, whatever the umask here.
     for (path, mode) in
         [(at.join("tools.d"), 0o755), (folder.clone(), 0o755), (folder.join("tool.toml"), 0o644)]

@@ -10,6 +10,8 @@
 
 mod broker;
 mod client;
+mod forge;
+mod gated;
 mod machine;
 mod memory;
 mod peers;
@@ -26,7 +28,8 @@ mod targets;
 mod trees;
 mod way;
 
-use broker::Rules;
+use broker::Stage;
+use forge::Forge;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,6 +48,7 @@ struct Amount {
     window: Duration,
     memory: usize,
     trees: Bound,
+    gated: Bound,
 }
 
 const fn bound(rounds: usize, seconds: u64) -> Bound {
@@ -62,6 +66,7 @@ const FULL: Amount = Amount {
     window: Duration::from_millis(1_000),
     memory: 10_000,
     trees: bound(2_000, 20),
+    gated: bound(400, 60),
 };
 
 const QUICK: Amount = Amount {
@@ -75,11 +80,14 @@ const QUICK: Amount = Amount {
     window: Duration::from_millis(400),
     memory: 10_000,
     trees: bound(200, 5),
+    gated: bound(100, 10),
 };
 
 const CGROUPS: &str = "tool broker, with cgroups";
 /// The broker with rules in its definitions.
 pub const RULES: &str = "tool broker, with rules";
+/// The broker as it is meant to be: rules, and every tool confined.
+pub const CONFINED: &str = "tool broker, confined";
 
 fn main() {
     let (mut quick, mut write) = (false, None);
@@ -119,18 +127,22 @@ fn run(quick: bool) -> Results {
     progress.say("the marks of a call, in a bare spawn");
     let trees = trees::measure(amount.trees);
 
+    let forge = Forge::start(&site);
+    let everything = forge.as_ref().map(Stage::Everything);
+
     let memory = {
         progress.say(&format!("the server's memory, {} calls", 2 * amount.memory));
         // Alone: what another server of the same program maps is not private.
-        let fresh =
-            broker::start(&site, BROKER, "fresh", "off", Rules::None).expect("the server starts");
+        let stage = everything.unwrap_or(Stage::Rules);
+        let fresh = broker::start(&site, BROKER, "fresh", "off", stage).expect("the server starts");
         memory::measure(&fresh, amount.memory)
     };
     progress.say("starting servers and peers");
-    let (ways, columns, mut left_out) = start(&site);
+    let everything = everything.map_err(Clone::clone);
+    let (ways, columns, mut left_out) = start(&site, everything);
     let all: Vec<&Way> = ways.iter().collect();
     let plain: Vec<&Way> =
-        all.iter().copied().filter(|way| ![CGROUPS, RULES].contains(&way.name)).collect();
+        all.iter().copied().filter(|way| ![CGROUPS, RULES, CONFINED].contains(&way.name)).collect();
     let two: Vec<&Way> =
         plain.iter().copied().filter(|way| [DIRECT, BROKER].contains(&way.name)).collect();
     let bulk: Vec<&Way> = plain.iter().copied().filter(|way| way.no_bulk.is_none()).collect();
@@ -161,24 +173,40 @@ fn run(quick: bool) -> Results {
         crowds.push(Crowd { work, callers, storms: named(who, storms) });
     }
 
+    let confined = all.iter().copied().find(|way| way.name == CONFINED);
+    let mut gated = Vec::new();
+    if let (Some(way), Ok(forge)) = (confined, &forge) {
+        progress.say("calls that talk to a server");
+        match gated::measure(&site, forge, way, amount.gated) {
+            Ok(rows) => gated = rows,
+            Err(why) => left_out.push(("calls that talk to a server".to_owned(), why)),
+        }
+    }
+
     progress.say("the client");
     let client =
         client::measure(&site, two.iter().find(|way| way.name == BROKER).expect("the broker"));
     drop(ways);
     machine.busy_after();
     progress.say("done");
-    Results { quick, machine, columns, left_out, singles, crowds, client, memory, trees }
+    Results { quick, machine, columns, left_out, singles, crowds, client, memory, trees, gated }
 }
 
 type LeftOut = Vec<(String, String)>;
 
 /// Everything that can be measured, what is to be said of it, and what cannot.
-fn start(site: &Arc<Site>) -> (Vec<Way>, Vec<Column>, LeftOut) {
+fn start(
+    site: &Arc<Site>,
+    everything: Result<Stage<'_>, String>,
+) -> (Vec<Way>, Vec<Column>, LeftOut) {
     let direct = way::direct(site);
-    let mut started = vec![(BROKER, broker::start(site, BROKER, "broker", "off", Rules::None))];
-    let rules = broker::start(site, RULES, "rules", "off", Rules::Shipped);
+    let mut started = vec![(BROKER, broker::start(site, BROKER, "broker", "off", Stage::Bare))];
+    let rules = broker::start(site, RULES, "rules", "off", Stage::Rules);
     started.push((RULES, rules));
-    let cgroups = broker::start(site, CGROUPS, "cgroups", "auto", Rules::None);
+    let confined =
+        everything.and_then(|stage| broker::start(site, CONFINED, "confined", "off", stage));
+    started.push((CONFINED, confined));
+    let cgroups = broker::start(site, CGROUPS, "cgroups", "auto", Stage::Bare);
     started.push((CGROUPS, cgroups));
     started.extend(peers::start(site));
 

@@ -49,6 +49,7 @@ fn write(out: &mut String, results: &Results) -> std::fmt::Result {
     for table in &results.singles {
         single(out, table)?;
     }
+    gated(out, results)?;
     writeln!(
         out,
         "## Many callers at once\n\nCalls a second that ended well: the median of the slices of time (lowest to highest).\n"
@@ -129,6 +130,37 @@ fn single(out: &mut String, table: &Table) -> std::fmt::Result {
             of(DIRECT),
             of(BROKER),
             series.failed
+        )?;
+    }
+    writeln!(out)
+}
+
+fn gated(out: &mut String, results: &Results) -> std::fmt::Result {
+    if results.gated.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "## Calls that talk to a server\n\n\
+         Through the server whose tools are confined: namespaces, a listener, the gate. The forge\n\
+         is one on loopback, `git http-backend` behind basic authentication, the same for both ways;\n\
+         git itself sends the log-in with each request (`http.extraHeader`), so that neither way is\n\
+         refused first. Plain HTTP: over TLS git begins anew for each call, the gate does not.\n\n\
+         | what | directly, median, ms | through the gate, median, ms | p99, ms | of direct (95 %) | rounds | failed |\n\
+         | --- | --- | --- | --- | --- | --- | --- |"
+    )?;
+    for row in &results.gated {
+        let (direct, broker) = (&row.direct, &row.broker);
+        writeln!(
+            out,
+            "| {} | {:.2} | {:.2} | {:.2} | {} | {} | {} |",
+            row.what.name(),
+            median(&direct.took) * 1e3,
+            median(&broker.took) * 1e3,
+            quantile(&broker.took, 0.99) * 1e3,
+            ratio(&broker.took, &direct.took),
+            broker.took.len(),
+            direct.failed + broker.failed
         )?;
     }
     writeln!(out)

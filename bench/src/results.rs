@@ -3,6 +3,7 @@
 //! Owns: the data. `report`, `targets` and `picture` show it.
 
 use crate::client::Client;
+use crate::gated::{Row, What};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::rounds::Series;
@@ -44,6 +45,7 @@ pub struct Results {
     pub client: Client,
     pub memory: Memory,
     pub trees: Vec<Series>,
+    pub gated: Vec<Row>,
 }
 
 impl Results {
@@ -55,6 +57,12 @@ impl Results {
     /// Time by that way, of the time by the other.
     pub fn ratio(&self, work: Work, way: &str, of: &str) -> Option<Ratio> {
         Some(stats::ratio(&self.series(work, way)?.took, &self.series(work, of)?.took))
+    }
+
+    /// As above, of a call that talks to a server.
+    pub fn gated(&self, what: What) -> Option<Ratio> {
+        let row = self.gated.iter().find(|row| row.what == what)?;
+        Some(stats::ratio(&row.broker.took, &row.direct.took))
     }
 
     pub fn storm(&self, work: Work, callers: usize, way: &str) -> Option<&Storm> {
