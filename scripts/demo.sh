@@ -12,6 +12,7 @@ umask 022
 
 scratch=
 server=
+forge=
 
 cleanup() {
     local status=$? tries=0
@@ -24,6 +25,7 @@ cleanup() {
         kill -KILL "$server" 2>/dev/null || true
         wait "$server" 2>/dev/null || true
     fi
+    [[ -z $forge ]] || kill -TERM "$forge" 2>/dev/null || true
     if [[ -n $scratch ]]; then
         cd /
         rm -rf -- "$scratch"
@@ -37,15 +39,16 @@ trap 'exit 129' HUP
 
 # --- What is going to happen -------------------------------------------------
 
-mapfile -t packages < <(missing_packages /usr/bin/git:git cc:gcc cc:libc6-dev)
+mapfile -t packages < <(missing_packages /usr/bin/git:git cc:gcc cc:libc6-dev python3:python3)
 cat <<END
 This builds tool-server and tool-client in $(target_dir), starts the server in
-a scratch directory, and works with git through it: clone, commit, push, archive,
-a tool that is added while the server runs. At the end the server is stopped and
+a scratch directory, and works with git through it: commit, push to a git server on
+loopback with a token that only tool-server has, a hook that looks for that token, a
+tool that is added while the server runs. At the end the server is stopped and
 the scratch directory removed; what was built stays.
 END
 if ((${#packages[@]} == 0)); then
-    echo "It installs nothing: git and a C linker are there."
+    echo "It installs nothing: git, python3 and a C linker are there."
 else
     echo "It installs (apt-get): ${packages[*]}"
 fi
@@ -72,10 +75,27 @@ if ((${#scratch} > 80)); then
     rmdir -- "$scratch"
     scratch=$(mktemp -d /tmp/tool-demo.XXXXXX)
 fi
-mkdir "$scratch"/{workspace,run,state,bin,home}
+mkdir "$scratch"/{workspace,run,state,bin,home,secrets,hub}
 cp -r "$root/tools.d" "$scratch/tools.d"
 # However the checkout was made.
 chmod -R u=rwX,go=rX "$scratch/tools.d"
+
+# --- A host that wants a token -----------------------------------------------
+
+# It stands for github.com: its address is what the definition's gate is told.
+(umask 077 && head -c 15 /dev/urandom | base64 >"$scratch/secrets/github_token")
+env -i PATH="$PATH" HOME="$scratch/home" git init --quiet --bare -b main "$scratch/hub/ada/project.git"
+git -C "$scratch/hub/ada/project.git" config http.receivepack true
+env -i PATH="$PATH" HOME="$scratch/home" "$root/scripts/demo/forge.py" "$scratch/hub" \
+    "$scratch/secrets/github_token" >"$scratch/port" 2>"$scratch/forge.log" &
+forge=$!
+for ((tries = 0; tries < 100; tries++)); do
+    [[ -s $scratch/port ]] && break
+    sleep 0.1
+done
+[[ -s $scratch/port ]] || die "the git server of the demo did not start: $(cat "$scratch/forge.log")"
+sed -i "s|^credential = .*|credential = \"file:$scratch/secrets/github_token\"\nupstream = \"http://127.0.0.1:$(cat "$scratch/port")\"\nprivate = [\"127.0.0.0/8\"]|" \
+    "$scratch/tools.d/git/tool.toml"
 
 # Where the server and its verbs look. Nothing of the caller's own settings.
 settings=(
@@ -129,11 +149,12 @@ show 0 '' "export PATH=$scratch/bin:\$PATH TOOL_SOCKET=$TOOL_SOCKET"
 hash -r
 show 0 '-> .*tool-client' "ls -l $scratch/bin/git"
 
-say "A repository to push to, and a clone of it, in the shared workspace."
+say "The host wants a log-in. Without the broker git has none; through it, it works:
+# the token is added on the way, and git never has it."
 show 0 '' "cd $scratch/workspace"
 show 0 '^git version' 'git --version'
-show 0 '' 'git init --quiet --bare hub.git'
-show 0 'Cloning into' 'git clone hub.git project'
+show 128 '' "GIT_TERMINAL_PROMPT=0 /usr/bin/git clone http://127.0.0.1:$(cat "$scratch/port")/ada/project 2>&1"
+show 0 'Cloning into' 'git clone https://github.com/ada/project'
 show 0 '' 'cd project'
 
 say "Edit and commit. The author comes from the caller's environment, because
@@ -152,10 +173,9 @@ show 0 'README.md' 'git archive HEAD | tar t'
 
 say "A tool's exit status is the caller's."
 show 128 'fatal' 'git rev-parse --verify no-such-branch'
-show 0 'README.md' 'git -C ../hub.git ls-tree --name-only first'
 
 say "The rules: what cannot be undone is refused, and says what to do instead."
-show 126 'instead' 'git push --mirror origin'
+show 126 'instead' 'git push --force origin HEAD:main'
 
 say "Others build on main: a push to it waits for an operator, here in the same shell."
 printf '\n$ git push origin HEAD:main &\n'
@@ -169,6 +189,25 @@ show 0 'push-protected' 'tool-server approvals'
 id=$(tool-server approvals | sed -n '1s/:.*//p')
 show 0 '^approved' "tool-server approve $id"
 show 0 'HEAD -> main' "wait $push && cat $scratch/push"
+
+say "A hook of the repository runs, as git does, and finds nothing to steal: no token in
+# its environment, in files or in other processes, no way out but the gate,
+# which knows what may be pushed."
+cat >.git/hooks/pre-push <<HOOK
+#!/bin/sh
+cat $scratch/secrets/github_token
+cat /proc/$server/environ
+env | grep -i -e token -e secret
+git push --no-verify origin +HEAD~1:main
+exit 0
+HOOK
+chmod +x .git/hooks/pre-push
+show 0 '' 'cat .git/hooks/pre-push'
+show 0 'Permission denied.*remote rejected' 'git push origin HEAD:refs/heads/second'
+if grep -qF -- "$(cat "$scratch/secrets/github_token")" "$scratch/output"; then
+    die "the hook saw the token"
+fi
+show 0 '' 'rm .git/hooks/pre-push'
 
 say "A directory outside the workspace is refused; nothing is run."
 show 125 'not beneath a workspace root' '(cd / && git status)'
@@ -192,7 +231,7 @@ show 127 'no such tool: upper' 'upper a-z A-Z'
 say "What the server would do with a call, and what it has done."
 show 0 '^ask push-protected' 'tool-server explain git push origin HEAD:main'
 show 0 'finished' 'tool-server status'
-show 0 'push-mirror' 'tool-server audit --tool git -n 12'
+show 0 'wire refused' 'tool-server audit --tool git -n 12'
 show 0 '' 'tool-server audit --verify'
 
 say "Done: every step did what it should. To go on, with a server of your own

@@ -66,12 +66,12 @@ check() {
 # --- What has to be there ----------------------------------------------------
 
 wanted=(/usr/bin/git:git cc:gcc cc:libc6-dev python3:python3 ps:procps setsid:util-linux
-    script:bsdutils tar:tar)
-# Without less, vi and make some rows of tests/twins are skipped; without curl, gh
-# and npm, what tests/rules says of each; without strace,
-# those tests in which a system call of the server's fails or kills it.
+    script:bsdutils tar:tar openssl:openssl ssh-keygen:openssh-client)
+# Without less, vi and make some rows of tests/twins are skipped; without curl, gh,
+# npm and git-lfs, what is tested of each; without strace, those tests in which a
+# system call of the server's fails or kills it.
 useful=(shellcheck:shellcheck less:less vi:vim-tiny make:make strace:strace
-    curl:curl gh:gh npm:npm)
+    curl:curl gh:gh npm:npm node:nodejs git-lfs:git-lfs)
 mapfile -t packages < <(
     {
         missing_packages "${wanted[@]}" "${useful[@]}"
