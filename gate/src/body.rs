@@ -7,11 +7,13 @@
 use std::error::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::{Frame, Incoming, SizeHint};
+use tokio::runtime::Handle;
 
 use crate::refusal::Refusal;
 
@@ -34,6 +36,13 @@ pub fn full(bytes: impl Into<Bytes>) -> Body {
 /// What hyper receives.
 pub fn incoming(body: Incoming) -> Body {
     Data(body).boxed_unsync()
+}
+
+/// What a client of ours sends. Where nobody reads it to its end, the rest is thrown
+/// away for a while as it comes: who is refused while it sends would otherwise be cut
+/// off, and not hear why.
+pub(crate) fn received(body: Incoming) -> Body {
+    Received(Some(body)).boxed_unsync()
 }
 
 /// These bytes, which were read from it before, and the rest of the body.
@@ -62,6 +71,21 @@ pub async fn collect(mut body: Body, limit: usize) -> Result<Bytes, Refusal> {
 }
 
 // What comes after a body is headers again, which nobody looked at: it is left out.
+fn next_data(
+    body: &mut Incoming,
+    context: &mut Context<'_>,
+) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    loop {
+        let frame = hyper::body::Body::poll_frame(Pin::new(&mut *body), context);
+        return match std::task::ready!(frame) {
+            Some(Ok(frame)) if !frame.is_data() => continue,
+            Some(Ok(frame)) => Poll::Ready(Some(Ok(frame))),
+            Some(Err(error)) => Poll::Ready(Some(Err(Box::new(error)))),
+            None => Poll::Ready(None),
+        };
+    }
+}
+
 struct Data(Incoming);
 
 impl hyper::body::Body for Data {
@@ -72,14 +96,7 @@ impl hyper::body::Body for Data {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        loop {
-            return match std::task::ready!(Pin::new(&mut self.0).poll_frame(context)) {
-                Some(Ok(frame)) if !frame.is_data() => continue,
-                Some(Ok(frame)) => Poll::Ready(Some(Ok(frame))),
-                Some(Err(error)) => Poll::Ready(Some(Err(Box::new(error)))),
-                None => Poll::Ready(None),
-            };
-        }
+        next_data(&mut self.0, context)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -88,6 +105,46 @@ impl hyper::body::Body for Data {
 
     fn size_hint(&self) -> SizeHint {
         self.0.size_hint()
+    }
+}
+
+/// As long as the rest of a body is thrown away.
+const UNREAD: Duration = Duration::from_secs(5);
+
+struct Received(Option<Incoming>);
+
+impl hyper::body::Body for Received {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut self.0 {
+            Some(body) => next_data(body, context),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(hyper::body::Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.as_ref().map_or_else(SizeHint::default, hyper::body::Body::size_hint)
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        let unread = self.0.take().filter(|body| !hyper::body::Body::is_end_stream(body));
+        let Some((mut body, runtime)) = unread.zip(Handle::try_current().ok()) else { return };
+        runtime.spawn(async move {
+            let rest = async { while let Some(Ok(_)) = body.frame().await {} };
+            // Whoever sends for longer is cut off.
+            drop(tokio::time::timeout(UNREAD, rest).await);
+        });
     }
 }
 

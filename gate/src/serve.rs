@@ -86,6 +86,7 @@ async fn answer(
     tunnel: &connect::Slot,
 ) -> Response<Body> {
     let mut known = Known::default();
+    let request = request.map(body::received);
     match take(request, came, &grant, tunnel, &mut known).await {
         Ok(response) => response,
         Err(refusal) => {
@@ -107,7 +108,7 @@ struct Known {
 }
 
 async fn take(
-    request: Request<Incoming>,
+    request: Request<Body>,
     came: Came,
     grant: &Arc<Grant>,
     tunnel: &connect::Slot,
@@ -132,13 +133,13 @@ async fn take(
         return Ok(Response::new(body::empty()));
     }
     // 5. In plain sight: understood, decided on, sent with the credential, answered.
-    let (head, incoming) = request.into_parts();
+    let (head, body) = request.into_parts();
     let asked = Asked {
         method: head.method,
         path: target.path,
         query: target.query,
         headers: head.headers,
-        body: body::incoming(incoming),
+        body,
     };
     boxed_ref(adapter::handle(&site, asked)).await
 }

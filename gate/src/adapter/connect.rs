@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::Request;
-use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, copy_bidirectional};
@@ -42,7 +41,7 @@ pub(crate) fn is_open(gate: &Gate) -> bool {
 }
 
 /// Decides on a tunnel, and connects to its host.
-pub(crate) async fn open(site: Site, request: Request<Incoming>) -> Result<Tunnel, Refusal> {
+pub(crate) async fn open<B>(site: Site, request: Request<B>) -> Result<Tunnel, Refusal> {
     let (host, port) = (&site.host, site.port);
     if !is_open(site.gate()) {
         let why = format!(
