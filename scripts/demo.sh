@@ -94,7 +94,7 @@ for ((tries = 0; tries < 100; tries++)); do
     sleep 0.1
 done
 [[ -s $scratch/port ]] || die "the git server of the demo did not start: $(cat "$scratch/forge.log")"
-sed -i "s|^credential = .*|credential = \"file:$scratch/secrets/github_token\"\nupstream = \"http://127.0.0.1:$(cat "$scratch/port")\"\nprivate = [\"127.0.0.0/8\"]|" \
+sed -i "s|^credential = .*|credential = \"file:$scratch/secrets/github_token\"\nupstream = \"http://127.0.0.1:$(cat "$scratch/port")\"|" \
     "$scratch/tools.d/git/tool.toml"
 
 # Where the server and its verbs look. Nothing of the caller's own settings.

@@ -126,7 +126,7 @@ fn define(site: &Site, at: &Path, program: &str, stage: Stage<'_>) {
 fn gate(adapter: &str, forge: &Forge) -> String {
     format!(
         "\n[[gate]]\nadapter = {adapter:?}\nhosts = [{HOST:?}]\nupstream = {:?}\n\
-         private = [\"127.0.0.0/8\"]\ncredential = {:?}\n",
+         credential = {:?}\n",
         forge.url(),
         format!("file:{}", forge.token.display())
     )

@@ -173,6 +173,27 @@ async fn a_name_of_a_private_address_is_refused_unless_its_network_is_listed() {
 }
 
 #[tokio::test]
+async fn an_address_that_is_written_as_the_upstream_is_listed_by_that() {
+    let host = Host::saying("reached").await;
+    let port = host.address.port();
+    for (upstream, reached) in [
+        (format!("http://127.0.0.1:{port}"), true),
+        (format!("http://[::ffff:127.0.0.1]:{port}"), true),
+        (format!("http://localhost:{port}"), true),
+        (format!("http://inside.example.com:{port}"), false),
+        (format!("http://sub.localhost:{port}"), false),
+    ] {
+        let mut gate = gate(Adapter::Http, &["api.example.com"]);
+        gate.upstream = Some(upstream.clone());
+        gate.private.clear();
+        let (stage, _) = stage(gate, &[&["127.0.0.1"]]).await;
+        let said = stage.curl(&["http://api.example.com/"]).await.stdout;
+        assert_eq!(text(&said) == "reached", reached, "{upstream}: {}", text(&said));
+        assert_eq!(text(&said).contains("a private address"), !reached, "{upstream}");
+    }
+}
+
+#[tokio::test]
 async fn the_address_that_was_looked_at_is_the_one_that_is_connected_to() {
     // A name that is public when it is looked at and private a moment later.
     let trap = Host::saying("the trap").await;

@@ -26,7 +26,7 @@ fn stand(ttl: u32) -> (Server, Forge) {
         let definition = format!(
             "binary = \"/usr/bin/git\"\ndefault = \"allow\"\nunread = \"allow\"\n\
              [[gate]]\nadapter = \"git\"\nhosts = [\"forge.test\"]\nupstream = \"{}\"\n\
-             private = [\"127.0.0.0/8\"]\ncredential = \"command:{} read token\"\n\
+             credential = \"command:{} read token\"\n\
              credential_ttl = {ttl}\n",
             forge.url(),
             program.display()

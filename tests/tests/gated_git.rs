@@ -41,7 +41,7 @@ fn definition(forge: &Forge, secret: &Path, rules: &str) -> String {
         "binary = \"/usr/bin/git\"\ndefault = \"allow\"\nunread = \"allow\"\nprotected = [\"main\"]\n{rules}\n\
          [env]\nforward = [\"GIT_AUTHOR_*\", \"GIT_COMMITTER_*\"]\n\
          [[gate]]\nadapter = \"git\"\nhosts = [\"forge.test\"]\nupstream = \"{}\"\n\
-         private = [\"127.0.0.0/8\"]\ncredential = \"file:{}\"\n",
+         credential = \"file:{}\"\n",
         forge.url(),
         secret.display()
     )

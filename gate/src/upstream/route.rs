@@ -1,5 +1,6 @@
 //! Which scheme, host and port stand for the one that a call asked for.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use hyper::Uri;
@@ -29,6 +30,20 @@ impl Route {
         }
         let private = gate.private.iter().filter_map(|net| net.parse().ok()).collect();
         Ok(Route { base, host, port, ca: gate.ca.clone(), private })
+    }
+
+    // An address that `upstream` itself names is listed by that. A name is not: others
+    // say what it stands for, but for this machine's own.
+    fn named(mut self, gate: &Gate) -> Route {
+        let named = gate.upstream.is_some();
+        let literal = self.host.trim_start_matches('[').trim_end_matches(']');
+        if let (true, Ok(address)) = (named, literal.parse::<IpAddr>()) {
+            self.private.push(IpNet::from(address.to_canonical()));
+        } else if named && self.host == "localhost" {
+            let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+            self.private.extend(loopback.map(IpNet::from));
+        }
+        self
     }
 
     /// Its URL, with the path that stands before each.
@@ -76,7 +91,7 @@ impl Upstream {
             None => format!("https://{host}:{port}"),
         };
         let base = Url::parse(&base).map_err(|_unreadable| UpstreamError::Setting)?;
-        Route::new(gate, base)
+        Ok(Route::new(gate, base)?.named(gate))
     }
 
     /// Where this URL is, and its path and query.
@@ -101,6 +116,6 @@ impl Upstream {
     ) -> Result<Route, UpstreamError> {
         let own = format!("https://{host}:{port}");
         let base = Url::parse(gate.upstream.as_ref().unwrap_or(&own));
-        Route::new(gate, base.map_err(|_unreadable| UpstreamError::Setting)?)
+        Ok(Route::new(gate, base.map_err(|_unreadable| UpstreamError::Setting)?)?.named(gate))
     }
 }

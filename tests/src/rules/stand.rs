@@ -203,7 +203,7 @@ pub fn gated(tool: &str, definition: &str, port: u16) -> String {
         };
     }
     let each = |line: &str| match line.starts_with("adapter = ") {
-        true => format!("{line}\nupstream = \"http://127.0.0.1:{port}\"\n{private}\n"),
+        true => format!("{line}\nupstream = \"http://127.0.0.1:{port}\"\n"),
         false => format!("{line}\n"),
     };
     definition.lines().map(each).collect()
