@@ -12,7 +12,7 @@ use super::{Definition, Place, SyntaxError, check_binary, check_timeout, line_at
 
 /// Members of `tool.toml` only. In `tool.json` they would be silently without
 /// effect for every other reader of that format, so they are refused.
-const TOML_ONLY: [&str; 14] = [
+const TOML_ONLY: [&str; 16] = [
     "default",
     "facts",
     "env",
@@ -27,6 +27,8 @@ const TOML_ONLY: [&str; 14] = [
     "sandbox",
     "gate",
     "signing",
+    "hooks",
+    "redact",
 ];
 
 /// Parses the text of a `tool.json`.

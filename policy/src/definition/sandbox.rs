@@ -102,8 +102,7 @@ pub(super) fn read(entry: Entry<'_, '_>, source: Source<'_>) -> Result<Sandbox, 
                 ];
                 sandbox.network = chosen(member, &known)?;
             }
-            "hooks" => sandbox.hooks = chosen(member, &[("run", Hooks::Run), ("off", Hooks::Off)])?,
-            "redact" => sandbox.redact = flag(member)?,
+            _ if beside(&mut sandbox, member)? => {}
             _ => return Err(unknown(member.0, "[sandbox] ")),
         }
         other = Some(member.0);
@@ -115,6 +114,22 @@ pub(super) fn read(entry: Entry<'_, '_>, source: Source<'_>) -> Result<Sandbox, 
         }
         None => Ok(sandbox),
     }
+}
+
+/// Reads a member that may stand at the top of a definition as well, for it is about more
+/// than files and sockets. Says whether it is one.
+pub(super) fn beside(sandbox: &mut Sandbox, member: Entry<'_, '_>) -> Result<bool, Wrong> {
+    match member.0.get_ref().as_ref() {
+        "hooks" => sandbox.hooks = chosen(member, &[("run", Hooks::Run), ("off", Hooks::Off)])?,
+        "redact" => sandbox.redact = flag(member)?,
+        _ => return Ok(false),
+    }
+    if sandbox.mode == Confined::Off {
+        let message =
+            format!("{} has no effect with mode = \"off\" of [sandbox]", member.0.get_ref());
+        return Err((member.0.span(), message));
+    }
+    Ok(true)
 }
 
 fn paths(

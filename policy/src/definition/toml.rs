@@ -30,6 +30,9 @@ pub(super) fn parse(
     for entry in parsed.get_ref() {
         take(&mut definition, &mut said, entry, source).map_err(|wrong| source.at(wrong))?;
     }
+    for entry in parsed.get_ref() {
+        sandbox::beside(&mut definition.sandbox, entry).map_err(|wrong| source.at(wrong))?;
+    }
     agree(&mut definition, &parsed).map_err(|wrong| source.at(wrong))?;
     let binary = definition.binary.as_deref().and_then(|path| path.file_name()?.to_str());
     let way = Way::new(&definition);
@@ -79,6 +82,8 @@ fn take<'a, 'i>(
             definition.sandbox = sandbox::read(entry, source)?;
             definition.sandbox_said = true;
         }
+        // The sandbox's, written shorter: read after it.
+        "hooks" | "redact" => {}
         "gate" => definition.gates = gates::read(entry, source)?,
         "signing" => definition.signing = Some(signing::read(entry, source)?),
         _ => return Err(unknown(key, "")),

@@ -42,6 +42,8 @@ fn every_member_of_the_sandbox_is_read() {
     assert_eq!(sandbox.sockets, Sockets { unix: true, udp: false, raw: true });
     assert_eq!((sandbox.network, sandbox.hooks), (Network::Always, Hooks::Off));
     assert!(sandbox.redact && definition.stream && definition.sandbox_said);
+    let above = parse("hooks = \"off\"\nredact = true\n[sandbox]\nread = []").unwrap();
+    assert!(above.sandbox.redact && above.stream && above.sandbox.hooks == Hooks::Off);
     let off = parse("[sandbox]\nmode = \"off\"").unwrap();
     assert_eq!(off.sandbox.mode, Confined::Off);
     let unsaid = parse("timeout = 1").unwrap();
