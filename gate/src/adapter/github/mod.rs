@@ -7,6 +7,7 @@
 //! - `rest`      endpoints: what a method and a path mean
 //! - `graphql`   bodies of GraphQL, and what rules hear of them
 //! - `document`  GraphQL documents: the operation that is meant
+//! - `reach`     whether a query stays with the repositories that it names
 //! - `json`      JSON, read strictly
 //!
 //! A token that an endpoint makes would be a credential in the tool's hands: such
@@ -15,6 +16,7 @@
 pub mod document;
 pub mod graphql;
 mod json;
+mod reach;
 mod rest;
 
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
