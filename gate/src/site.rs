@@ -218,7 +218,8 @@ impl Site {
             picked.append(name, value);
         }
         if let Some(credential) = credential {
-            self.grant.credentials.add(credential, &self.gate.scheme, &mut picked).await?;
+            let (scheme, redact) = (&self.gate.scheme, self.grant.redact.as_deref());
+            self.grant.credentials.add(credential, scheme, &mut picked, redact).await?;
         }
         let head = method == Method::HEAD;
         let name = credential.map(|credential| credential.name());

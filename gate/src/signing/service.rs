@@ -25,6 +25,7 @@ use super::object::{Object, Person};
 use super::sshsig::armored;
 use crate::credential::Keeper;
 use crate::judge::{Answer, Judge, Part, Request};
+use crate::redact::Live;
 
 /// The one namespace: a signature of git's is good for nothing else.
 pub const NAMESPACE: &[u8] = b"git";
@@ -55,8 +56,9 @@ pub trait KeySource: Send + Sync + 'static {
     fn read(&self) -> Pin<Box<dyn Future<Output = KeyText> + Send + '_>>;
 }
 
-/// The definition's key, by the keeper of credentials.
-impl KeySource for (Arc<Keeper>, Credential) {
+/// The definition's key, by the keeper of credentials; it is looked for in the call's
+/// output, too.
+impl KeySource for (Arc<Keeper>, Credential, Option<Arc<Live>>) {
     fn name(&self) -> String {
         self.1.name()
     }
@@ -64,7 +66,12 @@ impl KeySource for (Arc<Keeper>, Credential) {
     fn read(&self) -> Pin<Box<dyn Future<Output = KeyText> + Send + '_>> {
         Box::pin(async {
             match self.0.get(&self.1).await {
-                Ok(Some(secret)) => Ok(Zeroizing::new(secret.expose().to_vec())),
+                Ok(Some(secret)) => {
+                    if let Some(live) = &self.2 {
+                        live.learn(&secret).map_err(|error| error.to_string())?;
+                    }
+                    Ok(Zeroizing::new(secret.expose().to_vec()))
+                }
                 Ok(None) => Err(format!("there is no signing key at {}", self.1.name())),
                 Err(error) => Err(error.to_string()),
             }

@@ -274,6 +274,7 @@ impl Stage {
             push,
             judge: Arc::clone(&judge) as Arc<dyn Judge>,
             credentials: Arc::new(Keeper::default()),
+            redact: None,
             upstream: Arc::new(upstream),
             places: Arc::new(Semaphore::new(tool_gate::grant::CONNECTIONS)),
             git: tool_gate::adapter::git::Memory::default(),
