@@ -675,6 +675,16 @@ def gate_private():
     """A name that leads to this machine."""
     through_gate(ask(f"GET http://localhost:{WORLD['port']}/", f"localhost:{WORLD['port']}"))
 
+def gate_body():
+    """Something that is approved when nobody waits for it any more, and then another
+    thing that begins in the same way."""
+    for last in ("good", "evil"):
+        body = "x" * 400 + last
+        length = f"Content-Length: {len(body)}\r\n"
+        request = ask("POST http://api.example/x", "api.example", length)
+        through_gate(request, body)
+        time.sleep(3)
+
 def gate_headers():
     answer = through_gate(ask("GET http://github.com/o/r.git/info/refs?service=git-upload-pack", "github.com",
                               "Authorization: Basic eDp5\r\nX-Forwarded-For: 127.0.0.1\r\nCookie: a=b\r\n"))
