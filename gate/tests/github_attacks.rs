@@ -294,6 +294,14 @@ async fn paths_that_may_be_read_twice_do_not_pass() {
         ),
         ("/user/repos", "user/repos", "user/repos", "unknown"),
         ("/gists", "gists", "gists", ""),
+        ("/user", "user", "user", ""),
+        ("/user/keys", "user/keys", "user/keys", ""),
+        ("/search/code", "search/code", "search/code", "unknown"),
+        ("/issues", "issues", "issues", "unknown"),
+        ("/user/issues", "user/issues", "user/issues", "unknown"),
+        ("/orgs/o/issues", "orgs/o/issues", "orgs/o/issues", "unknown"),
+        ("/user/codespaces", "user/codespaces", "user/codespaces", "unknown"),
+        ("/notifications", "notifications", "notifications", "unknown"),
     ] {
         let scene = Scene::new(true).await;
         let (status, answer) = scene.ask(&format!("POST {path}?x=%20y"), &[], b"{}").await;
@@ -439,7 +447,7 @@ async fn an_approver_sees_how_a_body_begins() {
     let (status, answer) = scene.ask("PATCH /repos/o/r", &[], body.as_bytes()).await;
     assert_eq!(status, 200, "{answer}");
     let shown = scene.stage.asked()[0].parts[0].shown.clone();
-    let begins = r#"PATCH repos/o/r at github.com, with more than 65536 bytes: {\"name\":\"q\xe2\x80\xae\",\"more\":\"xxx"#;
+    let begins = r#"PATCH repos/o/r at github.com, of no type, with more than 65536 bytes: {\"name\":\"q\xe2\x80\xae\",\"more\":\"xxx"#;
     assert!(shown.starts_with(begins) && shown.ends_with("xxx…"), "{shown}");
     assert!(scene.host.seen()[0].body == body.as_bytes());
     let (_, _) = scene.ask("DELETE /repos/o/r", &[], b"").await;
@@ -490,7 +498,7 @@ async fn an_answer_is_for_the_whole_of_a_body() {
     let kind = "Content-Type: text/x-other";
     scene.ask("POST /repos/o/r/releases", &[kind], b"x").await;
     let shown = scene.stage.asked().pop().unwrap().parts[0].shown.clone();
-    assert!(shown.ends_with(", with text/x-other: x"), "{shown}");
+    assert!(shown.ends_with(", of type text/x-other, with x"), "{shown}");
 }
 
 /// No more of a body is held than its bound.

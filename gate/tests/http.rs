@@ -62,8 +62,8 @@ async fn an_approver_sees_the_body_of_a_plain_request() {
     let long = "x".repeat(1000);
     let form = "application/x-www-form-urlencoded";
     for (body, shown, rest) in [
-        ("a=b", format!(", with {form}: a=b"), Rest::Nothing),
-        (&long, format!(" of {form}: {}…", "x".repeat(400)), Rest::Digest(600)),
+        ("a=b", format!(", of type {form}, with a=b"), Rest::Nothing),
+        (&long, format!(": {}…", "x".repeat(400)), Rest::Digest(600)),
     ] {
         let output = stage.curl(&["-d", body, url]).await;
         assert_eq!(text(&output.stdout), "hello", "{}", text(&output.stderr));

@@ -64,24 +64,27 @@ pub(crate) async fn show(
     };
     let mut text = String::new();
     if !first.is_empty() {
-        let words: Vec<String> =
-            [size, named(headers)].into_iter().filter(|it| !it.is_empty()).collect();
-        let colon = if words.is_empty() { "" } else { ": " };
+        let colon = if size.is_empty() { "" } else { ": " };
         let cut = if hidden > 0 { "…" } else { "" };
-        text = format!(", with {}{colon}{}{cut}", words.join(" of "), shown.escape_ascii());
+        text = format!("{}, with {size}{colon}{}{cut}", named(headers), shown.escape_ascii());
     }
     Ok(Shown { text, rest, body: chain(first.into(), body) })
 }
 
-/// What the headers say that it is: the same bytes may mean another thing.
+/// What the headers say that it is, where that is unusual: the same bytes may mean
+/// another thing.
 fn named(headers: &HeaderMap) -> String {
     let said = [CONTENT_TYPE, CONTENT_ENCODING];
     let said = said.iter().flat_map(|name| headers.get_all(name)).map(|value| value.as_bytes());
-    let said: Vec<&[u8]> = said.filter(|value| !USUAL.contains(value)).collect();
-    let said = said.join(&b", "[..]);
-    let cut = if said.len() > NAMED { "…" } else { "" };
-    match said.is_empty() {
-        true => String::new(),
-        false => format!("{}{cut}", said.get(..NAMED).unwrap_or(&said).escape_ascii()),
+    let said: Vec<&[u8]> = said.collect();
+    match said.as_slice() {
+        [] => ", of no type".to_owned(),
+        [one] if USUAL.contains(one) => String::new(),
+        more => {
+            let more = more.join(&b", "[..]);
+            let cut = if more.len() > NAMED { "…" } else { "" };
+            let shown = more.get(..NAMED).unwrap_or(&more).escape_ascii();
+            format!(", of type {shown}{cut}")
+        }
     }
 }
