@@ -713,7 +713,7 @@ def everything():
 HELPERS = {"got", "read", "syscall", "processes", "victims", "each_victim", "family", "terminal",
            "proxy", "dial", "authorized", "through_gate", "ask", "push", "everything", "main"}
 # Only where they are named: whether they are an attack depends on the call.
-NAMED = ["gate_sneak", "gate_plain_tunnel", "argv_of_others", "chmod_others", "environment_variable"]
+NAMED = ["gate_sneak", "gate_plain_tunnel", "gate_body", "argv_of_others", "chmod_others", "environment_variable"]
 # They end this process, or are only for a process of their own.
 # Node gives its children sockets of its own, which look the same.
 LAST = ["unix_by_pair", "unshare_user", "unshare_net", "chroot", "gate_push", "gate_commands"]
