@@ -425,6 +425,15 @@ fn an_approval_that_stands_signs_in_its_repository_alone() {
         run(&mut server.verb(&["approve", &id, "--for", "1h"]), b"").success();
         first.wait().success();
         assert_eq!(commit(".").wait().code(), Some(0));
+        // Nor by a call that only begins there.
+        let mut command = server.client("git");
+        let words = ["-C", "other", "commit", "-q", "-S", "--allow-empty", "-m", "x"];
+        let led = spawn(whose(&mut command).args(words));
+        let id = asked();
+        let standing = run(&mut server.verb(&["approve", &id, "--for", "1h"]), b"");
+        assert!(standing.err().contains("works in another directory"), "{standing:?}");
+        run(&mut server.verb(&["deny", &id]), b"").success();
+        assert_eq!(led.wait().code(), Some(128));
         let elsewhere = commit("other");
         run(&mut server.verb(&["deny", &asked()]), b"").success();
         assert_eq!(elsewhere.wait().code(), Some(128));

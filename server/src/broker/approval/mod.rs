@@ -34,6 +34,7 @@ use tool_protocol::{Code, Refusal};
 
 pub(crate) use self::hold::Held;
 pub(super) use self::hold::heed;
+pub(in crate::broker) use self::question::elsewhere;
 pub(crate) use self::question::{Asker, Because, Question, Requested, show};
 use self::question::{Shown, Site};
 use self::state::{Ask, Grant, State, Word};

@@ -149,8 +149,13 @@ fn alone(verdict: &Verdict) -> Option<&'static str> {
     if !matches!(verdict.rule, RuleId::Rule(_)) {
         return Some("no rule asked, so it would stand for every call that no rule is about");
     }
+    elsewhere(verdict)
+}
+
+/// Why what is approved in a call does not stand for the directory that it was made in.
+pub(in crate::broker) fn elsewhere(call: &Verdict) -> Option<&'static str> {
     // A fact that a module does not have is not known, and says nothing.
-    let mut facts = verdict.facts.iter();
+    let mut facts = call.facts.iter();
     let elsewhere = facts.any(|(name, value)| name == "directories" && !value.is_nothing());
     elsewhere.then_some("the call works in another directory than its own")
 }

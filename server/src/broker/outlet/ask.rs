@@ -11,7 +11,7 @@ use tracing::warn;
 
 use super::bench::Bench;
 use crate::broker::Broker;
-use crate::broker::approval::{Answer, Because, Requested};
+use crate::broker::approval::{Answer, Because, Requested, elsewhere};
 use crate::exec::Event;
 use crate::metrics::Approval as Figure;
 
@@ -64,6 +64,10 @@ impl Bench {
         let asked = request.parts.iter().zip(verdicts).filter(|(_, it)| asks(it));
         if asked.into_iter().any(|(part, _)| is_anywhere(part)) {
             because.alone = because.alone.or(Some(ANYWHERE));
+        }
+        if request.gate == NO_GATE {
+            // What is signed is known by the directory, and the call says which.
+            because.alone = because.alone.or_else(|| self.call.as_ref().and_then(elsewhere));
         }
         let question = self.asker.asks(because, requested(request, verdicts));
         if let Some(answer) = broker.approvals.standing(&question) {

@@ -31,7 +31,7 @@ pub(super) struct Bench {
     pub(super) tool: Arc<Tool>,
     pub(super) call_id: String,
     /// What was decided about the call itself.
-    call: Option<Verdict>,
+    pub(super) call: Option<Verdict>,
     pub(super) asker: Asker,
     /// To the caller.
     pub(super) events: Option<mpsc::Sender<Event>>,
