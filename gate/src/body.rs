@@ -3,6 +3,10 @@
 //! Owns: the one type that bodies have here, and making one. Must not: hold a whole
 //! body, but for those that somebody has to read before they go on, and then within a
 //! bound.
+//!
+//! - `shown`  what an approver sees of one
+
+mod shown;
 
 use std::error::Error;
 use std::pin::Pin;
@@ -16,6 +20,8 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::runtime::Handle;
 
 use crate::refusal::Refusal;
+
+pub(crate) use self::shown::show;
 
 /// Why a body broke off.
 pub type BodyError = Box<dyn Error + Send + Sync>;
@@ -147,29 +153,6 @@ impl Drop for Received {
         });
     }
 }
-
-/// How a body begins, to stand at the end of a line for people, and the body. Bytes that
-/// are no plain text are escaped.
-pub async fn begin(mut body: Body) -> Result<(String, Body), Refusal> {
-    let mut first = Vec::new();
-    let mut whole = hyper::body::Body::is_end_stream(&body);
-    while !whole && first.len() <= SHOWN {
-        match body.frame().await {
-            Some(frame) => {
-                let frame = frame.map_err(|_broken| Refusal::Malformed("the body breaks off"))?;
-                first.extend_from_slice(frame.data_ref().map_or(b"".as_slice(), |data| data));
-            }
-            None => whole = true,
-        }
-    }
-    let cut = if first.len() > SHOWN { "…" } else { "" };
-    let shown = first.get(..SHOWN).unwrap_or(&first).escape_ascii();
-    let shown = if first.is_empty() { String::new() } else { format!(", with {shown}{cut}") };
-    Ok((shown, chain(first.into(), body)))
-}
-
-/// As many bytes of a body as are shown.
-const SHOWN: usize = 400;
 
 struct Chain {
     first: Bytes,

@@ -17,6 +17,7 @@ use tool_policy::definition::gate::{Credential, Scheme};
 use zeroize::Zeroizing;
 
 pub use self::command::{Run, Running, Task};
+use crate::redact::Live;
 
 /// A value may be this long.
 pub const LONGEST: usize = 16 * 1024;
@@ -104,18 +105,23 @@ impl Keeper {
         }
     }
 
-    /// Adds it to the headers of a request; nothing, where there is none.
+    /// Adds it to the headers of a request; nothing, where there is none. From then on
+    /// it is taken out of the output, where any is.
     pub(crate) async fn add(
         &self,
         credential: &Credential,
         scheme: &Scheme,
         headers: &mut HeaderMap,
+        redact: Option<&Live>,
     ) -> Result<(), CredentialError> {
-        match self.get(credential).await? {
-            Some(secret) if !secret.expose().is_empty() => add::to(headers, scheme, &secret)
-                .map_err(|why| CredentialError::Unusable { name: credential.name(), why }),
-            _ => Ok(()),
+        let Some(secret) = self.get(credential).await?.filter(|it| !it.expose().is_empty()) else {
+            return Ok(());
+        };
+        let unusable = |why| CredentialError::Unusable { name: credential.name(), why };
+        if let Some(Err(_more)) = redact.map(|live| live.learn(&secret)) {
+            return Err(unusable("there were more values in this call than can be redacted"));
         }
+        add::to(headers, scheme, &secret).map_err(unusable)
     }
 }
 

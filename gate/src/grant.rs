@@ -9,6 +9,7 @@ use tool_policy::definition::gate::Gate;
 use crate::credential::Keeper;
 use crate::door::Door;
 use crate::judge::Judge;
+use crate::redact::Live;
 use crate::upstream::Upstream;
 
 /// As many connections may a call have at once.
@@ -26,6 +27,9 @@ pub struct Grant {
     pub judge: Arc<dyn Judge>,
     /// Where credentials come from.
     pub credentials: Arc<Keeper>,
+    /// What the call's output is looked through for: values that are handed out are put
+    /// there first.
+    pub redact: Option<Arc<Live>>,
     /// Connections to hosts.
     pub upstream: Arc<Upstream>,
     /// Places for connections: `Semaphore::new(CONNECTIONS)`.

@@ -23,6 +23,21 @@ pub struct Request {
     pub subcommand: &'static [&'static str],
     /// What it consists of: one part, or one for each ref of a push.
     pub parts: Vec<Part>,
+    /// What of its body is not in their lines.
+    pub rest: Rest,
+}
+
+/// What of a request's body no line shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing: it has no body, or the lines have all that counts of it.
+    #[default]
+    Nothing,
+    /// So many bytes; a line has the digest of the whole.
+    Digest(usize),
+    /// More than so many, which nobody has read: an answer is for this very request
+    /// and no other.
+    Unread(usize),
 }
 
 /// One thing that a request does.
@@ -60,6 +75,12 @@ pub trait Judge: Send + Sync + 'static {
         &'a self,
         request: &'a Request,
     ) -> Pin<Box<dyn Future<Output = Vec<Answer>> + Send + 'a>>;
+
+    /// Whether a person would be asked about it. Then more is found out before it is
+    /// decided on, and put into the lines; where nobody knows, it is.
+    fn asks(&self, _request: &Request) -> bool {
+        true
+    }
 
     /// Something was refused that no rule is about: a host that is not listed, a
     /// message that is not understood. For the audit.

@@ -40,6 +40,6 @@ pub mod weaken;
 
 pub use door::Door;
 pub use grant::Grant;
-pub use judge::{Answer, Judge, Part, Request};
+pub use judge::{Answer, Judge, Part, Request, Rest};
 pub use refusal::Refusal;
 pub use site::{Asked, Keeps, Onward, Redirects, Site, To};

@@ -14,7 +14,7 @@ use url::Url;
 use crate::body::Body;
 use crate::grant::Grant;
 use crate::hygiene;
-use crate::judge::{Answer, Part, Request};
+use crate::judge::{Answer, Part, Request, Rest};
 use crate::refusal::Refusal;
 
 /// A request of the call, its target checked; nothing of it has been sent on.
@@ -160,14 +160,13 @@ impl Site {
         &self.grant
     }
 
-    /// Asks for a decision on each part; there are as many answers as parts.
-    pub async fn judge(
+    fn request(
         &self,
         subcommand: &'static [&'static str],
         parts: Vec<Part>,
-    ) -> Vec<Answer> {
-        let wanted = parts.len();
-        let request = Request {
+        rest: Rest,
+    ) -> Request {
+        Request {
             gate: self.index,
             adapter: self.gate.adapter,
             host: self.host.clone(),
@@ -175,7 +174,27 @@ impl Site {
             credential: self.gate.credential.as_ref().map(|credential| credential.name()),
             subcommand,
             parts,
-        };
+            rest,
+        }
+    }
+
+    /// Asks for a decision on each part; there are as many answers as parts.
+    pub async fn judge(
+        &self,
+        subcommand: &'static [&'static str],
+        parts: Vec<Part>,
+    ) -> Vec<Answer> {
+        self.judge_with(subcommand, parts, Rest::Nothing).await
+    }
+
+    async fn judge_with(
+        &self,
+        subcommand: &'static [&'static str],
+        parts: Vec<Part>,
+        rest: Rest,
+    ) -> Vec<Answer> {
+        let wanted = parts.len();
+        let request = self.request(subcommand, parts, rest);
         let mut answers = self.grant.judge.judge(&request).await;
         // Whoever says nothing has not allowed it.
         answers.resize_with(wanted, || Answer::Refused {
@@ -192,7 +211,23 @@ impl Site {
         subcommand: &'static [&'static str],
         part: Part,
     ) -> Result<(), Refusal> {
-        for answer in self.judge(subcommand, vec![part]).await {
+        self.allow_with(subcommand, part, Rest::Nothing).await
+    }
+
+    /// Whether a person would be asked about it: its body is held then, to be shown.
+    pub(crate) fn asks(&self, subcommand: &'static [&'static str], part: &Part) -> bool {
+        let request = self.request(subcommand, vec![part.clone()], Rest::Nothing);
+        self.grant.judge.asks(&request)
+    }
+
+    /// Asks for a decision on a request of one part, whose line leaves this out.
+    pub(crate) async fn allow_with(
+        &self,
+        subcommand: &'static [&'static str],
+        part: Part,
+        rest: Rest,
+    ) -> Result<(), Refusal> {
+        for answer in self.judge_with(subcommand, vec![part], rest).await {
             if let Answer::Refused { rule, reason, instead } = answer {
                 return Err(Refusal::Ruled { rule, reason, instead });
             }
@@ -218,7 +253,8 @@ impl Site {
             picked.append(name, value);
         }
         if let Some(credential) = credential {
-            self.grant.credentials.add(credential, &self.gate.scheme, &mut picked).await?;
+            let (scheme, redact) = (&self.gate.scheme, self.grant.redact.as_deref());
+            self.grant.credentials.add(credential, scheme, &mut picked, redact).await?;
         }
         let head = method == Method::HEAD;
         let name = credential.map(|credential| credential.name());

@@ -16,12 +16,14 @@
 
 mod stage;
 
+use std::sync::atomic::Ordering;
+
 use stage::{Host, Stage, TOKEN, credential, gate, saying, text};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tool_gate::Answer;
 use tool_gate::serve::Came;
 use tool_gate::upstream::Upstream;
+use tool_gate::{Answer, Rest};
 use tool_policy::Decision;
 use tool_policy::definition::gate::Adapter;
 
@@ -292,6 +294,14 @@ async fn paths_that_may_be_read_twice_do_not_pass() {
         ),
         ("/user/repos", "user/repos", "user/repos", "unknown"),
         ("/gists", "gists", "gists", ""),
+        ("/user", "user", "user", ""),
+        ("/user/keys", "user/keys", "user/keys", ""),
+        ("/search/code", "search/code", "search/code", "unknown"),
+        ("/issues", "issues", "issues", "unknown"),
+        ("/user/issues", "user/issues", "user/issues", "unknown"),
+        ("/orgs/o/issues", "orgs/o/issues", "orgs/o/issues", "unknown"),
+        ("/user/codespaces", "user/codespaces", "user/codespaces", "unknown"),
+        ("/notifications", "notifications", "notifications", "unknown"),
     ] {
         let scene = Scene::new(true).await;
         let (status, answer) = scene.ask(&format!("POST {path}?x=%20y"), &[], b"{}").await;
@@ -437,10 +447,85 @@ async fn an_approver_sees_how_a_body_begins() {
     let (status, answer) = scene.ask("PATCH /repos/o/r", &[], body.as_bytes()).await;
     assert_eq!(status, 200, "{answer}");
     let shown = scene.stage.asked()[0].parts[0].shown.clone();
-    let begins =
-        r#"PATCH repos/o/r at github.com, with {\"name\":\"q\xe2\x80\xae\",\"more\":\"xxx"#;
+    let begins = r#"PATCH repos/o/r at github.com, of no type, with more than 65536 bytes: {\"name\":\"q\xe2\x80\xae\",\"more\":\"xxx"#;
     assert!(shown.starts_with(begins) && shown.ends_with("xxx…"), "{shown}");
     assert!(scene.host.seen()[0].body == body.as_bytes());
     let (_, _) = scene.ask("DELETE /repos/o/r", &[], b"").await;
     assert_eq!(scene.stage.asked()[1].parts[0].shown, "DELETE repos/o/r at github.com");
+}
+
+/// What is shown of two bodies may be the same, and what is known of them is not.
+#[tokio::test]
+async fn an_answer_is_for_the_whole_of_a_body() {
+    let scene = Scene::new(true).await;
+    let hosts = [
+        ("POST /repos/o/r/releases", "api.github.com"),
+        ("POST /repos/o/r/releases/1/assets?name=a", "uploads.github.com"),
+    ];
+    for (line, host) in hosts {
+        let mut seen = std::collections::BTreeSet::new();
+        for (size, last, rest) in [
+            (400, "a", Rest::Nothing),
+            (401, "a", Rest::Digest(1)),
+            (401, "b", Rest::Digest(1)),
+            (64 << 10, "a", Rest::Digest((64 << 10) - 400)),
+            (64 << 10, "b", Rest::Digest((64 << 10) - 400)),
+        ] {
+            let body = "x".repeat(size - 1) + last;
+            let (status, _) = scene.ask(line, &[&format!("Host: {host}")], body.as_bytes()).await;
+            assert_eq!(status, 200);
+            assert_eq!(scene.host.seen().last().unwrap().body, body.as_bytes());
+            let asked = scene.stage.asked().pop().unwrap();
+            assert_eq!(asked.rest, rest, "{size}");
+            let digest = format!("{size} bytes, SHA-256 {}: xxx", sha256(body.as_bytes()));
+            let shown = &asked.parts[0].shown;
+            assert_eq!(shown.contains(&digest), size > 400, "{shown}");
+            assert!(shown.len() < 600 && seen.insert(shown.clone()), "{shown}");
+        }
+        let body = "x".repeat((64 << 10) + 1);
+        let (status, _) = scene.ask(line, &[&format!("Host: {host}")], body.as_bytes()).await;
+        let asked = scene.stage.asked().pop().unwrap();
+        assert!(status == 200 && matches!(asked.rest, Rest::Unread(_)), "{asked:?}");
+        assert_eq!(scene.host.seen().last().unwrap().body, body.as_bytes());
+    }
+    // Nobody is asked, and it streams: no more is known than how it begins.
+    scene.stage.judge.asks.store(false, Ordering::Relaxed);
+    scene.ask("POST /repos/o/r/releases", &[], "x".repeat(1000).as_bytes()).await;
+    let asked = scene.stage.asked().pop().unwrap();
+    assert!(asked.rest == Rest::Nothing && asked.parts[0].shown.ends_with("xxx…"), "{asked:?}");
+    scene.stage.judge.asks.store(true, Ordering::Relaxed);
+    // The same bytes as something else.
+    let kind = "Content-Type: text/x-other";
+    scene.ask("POST /repos/o/r/releases", &[kind], b"x").await;
+    let shown = scene.stage.asked().pop().unwrap().parts[0].shown.clone();
+    assert!(shown.ends_with(", of type text/x-other, with x"), "{shown}");
+}
+
+/// No more of a body is held than its bound.
+#[tokio::test]
+async fn a_question_does_not_wait_for_the_end_of_a_long_body() {
+    let scene = Scene::new(true).await;
+    let head = format!(
+        "PUT /repos/o/r HTTP/1.1\r\nHost: api.github.com\r\nContent-Length: {}\r\n\r\n",
+        1_u64 << 40
+    );
+    let mut stream = TcpStream::connect(scene.stage.address).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&[b'x'; 64 << 10]).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    assert_eq!(scene.stage.asked().len(), 0, "it may end here");
+    stream.write_all(&[b'x'; 64 << 10]).await.unwrap();
+    for _ in 0..100 {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        if let Some(asked) = scene.stage.asked().pop() {
+            assert!(matches!(asked.rest, Rest::Unread(_)));
+            return;
+        }
+    }
+    panic!("nobody was asked");
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use sha2::Digest as _;
+    sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -249,13 +249,61 @@ fn repositories_are_known_where_owner_and_name_are_given() {
     assert_eq!(show(&graphql::read(given.as_bytes()).unwrap()), "o/r");
     for open in [
         "query($o: String!) { repository(owner: $o, name: \"r\") { id } }",
-        "{ viewer { login } }",
         "{ repository(owner: \"o\", name: \"r\") { id } node(id: 1) { id } }",
         "mutation { repository(owner: \"o\", name: \"r\") { id } }",
     ] {
         assert_eq!(show(&read(open)), "unknown", "{open}");
     }
-    assert_eq!(show(&read("{ __type(name: \"X\") { name } }")), "");
+    assert_eq!(show(&read("{ __type(name: \"X\") { name fields { name } } }")), "");
+    assert_eq!(show(&read("{ viewer { login } rateLimit { cost } }")), "");
+}
+
+/// A repository may be reached from anywhere: known is only what is known to stay.
+#[test]
+fn what_may_lead_to_another_repository_is_not_known() {
+    let show = |asked: &Asked| String::from_utf8(asked.repositories().to_bytes()).unwrap();
+    for elsewhere in [
+        "viewer { repository(name: \"x\") { id } }",
+        "viewer { login repositories(first: 9) { nodes { name } } }",
+        "viewer { ... on User { repositories(first: 9) { nodes { name } } } }",
+        "viewer { organizations(first: 1) { nodes { repositories { nodes { name } } } } }",
+        "organization(login: \"o\") { repository(name: \"x\") { id } }",
+        "organization(login: \"o\") { id }",
+        "repositoryOwner(login: \"o\") { repository(name: \"x\") { id } }",
+        "user(login: \"o\") { repository(name: \"x\") { id } }",
+        "node(id: \"R_1\") { ... on Repository { name } }",
+        "nodes(ids: [\"R_1\"]) { ... on Repository { name } }",
+        "search(query: \"x\", type: REPOSITORY, first: 1) { nodes { ... on Repository { name } } }",
+        "resource(url: \"https://github.com/o/x\") { ... on Repository { name } }",
+        "repository(owner: \"o\", name: \"r\") { owner { repository(name: \"x\") { id } } }",
+        "repository(owner: \"o\", name: \"r\") { owner { ... on User { repositories { nodes { name } } } } }",
+        "repository(owner: \"o\", name: \"r\") { parent { issues(first: 9) { nodes { title } } } }",
+        "repository(owner: \"o\", name: \"r\") { forks(first: 9) { nodes { name } } }",
+        "repository(owner: \"o\", name: \"r\") { a: forks(first: 9) { nodes { name } } }",
+        "repository(owner: \"o\", name: \"r\") { ...F }",
+        "repository(owner: \"o\", name: \"r\") { ... { ... on Repository { templateRepository { object(expression: \"HEAD:x\") { ... on Blob { text } } } } } }",
+        "repository(owner: \"o\", name: \"r\") { issue(number: 1) { timelineItems(first: 9) { nodes { ... on CrossReferencedEvent { source { ... on Issue { body } } } } } } }",
+        "repository(owner: \"o\", name: \"r\") { pullRequest(number: 1) { closingIssuesReferences(first: 9) { nodes { body } } } }",
+        "repository(owner: \"o\", name: \"r\") { pullRequest(number: 1) { headRepository { object(expression: \"HEAD:x\") { id } } } }",
+        "repository(owner: \"o\", name: \"r\") { pullRequest(number: 1) { headRef { target { ... on Commit { history { nodes { message } } } } } } }",
+        "repository(owner: \"o\", name: \"r\") { pullRequest(number: 1) { author { ... on User { pinnedItems { nodes { ... on Repository { name } } } } } } }",
+        "repository(owner: \"o\", name: \"r\") { id } viewer { ...F }",
+        "x: repository(owner: \"o\", name: \"r\") { id } y: viewer { starredRepositories { nodes { name } } }",
+    ] {
+        let spread = if elsewhere.contains("...F") {
+            "fragment F on Repository { owner { ...G } } fragment G on User { repositories { nodes { name } } }"
+        } else {
+            ""
+        };
+        let query = format!("{{ {elsewhere} }} {spread}");
+        assert_eq!(show(&read(&query)), "unknown", "{query}");
+    }
+    for own in [
+        "{ repository(owner: \"o\", name: \"r\") { issues(first: 9) { nodes { title author { login } } totalCount } } }",
+        "{ repository(owner: \"o\", name: \"r\") { ...F } } fragment F on Repository { pullRequest(number: 1) { ...G } } fragment G on PullRequest { headRepository { name owner { login } } }",
+    ] {
+        assert_eq!(show(&read(own)), "o/r", "{own}");
+    }
 }
 
 #[test]

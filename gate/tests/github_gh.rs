@@ -151,6 +151,12 @@ impl Day {
         self.stage.judge.refused.lock().unwrap().clear();
     }
 
+    /// The repositories of what was decided on.
+    fn repositories(&self) -> Vec<String> {
+        let parts = self.stage.asked().into_iter().flat_map(|request| request.parts);
+        parts.map(|part| String::from_utf8(part.facts.get("repo").to_bytes()).unwrap()).collect()
+    }
+
     /// What was decided on, that changes something, as `method endpoint` or the field.
     fn changes(&self) -> Vec<String> {
         let parts = self.stage.asked().into_iter().flat_map(|request| request.parts);
@@ -222,6 +228,9 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("api repos/o/r/issues -f title=x --silent -i", &["POST repos/o/r/issues"]),
 ];
 
+/// Of these it is known that they read nothing but their repository.
+const IN_ONE: [&str; 5] = ["pr list", "pr view 1", "pr diff 1", "issue list", "issue view 1"];
+
 #[tokio::test]
 async fn ordinary_commands_of_gh_work_and_what_each_changes_is_known() {
     if !has_gh() {
@@ -238,6 +247,14 @@ async fn ordinary_commands_of_gh_work_and_what_each_changes_is_known() {
             day.works(line).await;
         }
         assert_eq!(day.changes(), *changes, "gh {line}");
+        if IN_ONE.contains(line) {
+            let repositories = day.repositories();
+            assert!(
+                repositories.iter().all(|repo| repo == "o/r" || repo.is_empty()),
+                "gh {line}: {repositories:?}\n{:?}",
+                day.stage.asked()
+            );
+        }
         for seen in day.host.seen() {
             assert_eq!(seen.header("authorization"), Some(&*format!("token {TOKEN}")), "{line}");
             assert!(!seen.headers.contains_key("cookie"));

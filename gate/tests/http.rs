@@ -18,6 +18,7 @@ use hyper::{Response, StatusCode, Version};
 use stage::certificates::Certificates;
 use stage::{Host, Stage, TOKEN, credential, gate, patterns, saying, text};
 use tool_gate::Answer;
+use tool_gate::Rest;
 use tool_gate::upstream::Upstream;
 use tool_policy::definition::gate::{Adapter, Gate, Scheme};
 
@@ -50,6 +51,27 @@ async fn a_request_goes_on_with_the_credential_and_without_what_the_tool_added()
     assert!(!asked[0].parts[0].changes);
     assert_eq!(asked[0].parts[0].shown, "GET http://api.example.com/things?x=1");
     assert!(!format!("{asked:?}").contains(TOKEN));
+}
+
+/// By curl, too, an answer is for what is sent.
+#[tokio::test]
+async fn an_approver_sees_the_body_of_a_plain_request() {
+    let host = Host::saying("hello").await;
+    let stage = Stage::new(vec![to(&host, &["api.example.com"])]).await;
+    let url = "http://api.example.com/things";
+    let long = "x".repeat(1000);
+    let form = "application/x-www-form-urlencoded";
+    for (body, shown, rest) in [
+        ("a=b", format!(", of type {form}, with a=b"), Rest::Nothing),
+        (&long, format!(": {}…", "x".repeat(400)), Rest::Digest(600)),
+    ] {
+        let output = stage.curl(&["-d", body, url]).await;
+        assert_eq!(text(&output.stdout), "hello", "{}", text(&output.stderr));
+        let asked = stage.asked().pop().unwrap();
+        assert_eq!(asked.rest, rest);
+        assert!(asked.parts[0].shown.ends_with(&shown), "{asked:?}");
+        assert_eq!(host.seen().pop().unwrap().body, body.as_bytes());
+    }
 }
 
 /// What it would do with that is anybody's guess.

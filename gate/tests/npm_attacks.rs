@@ -136,6 +136,27 @@ async fn what_changes_something_is_known_as_what_it_is() {
 }
 
 /// Of what is packed an approver sees nothing; and what reads has no body at all.
+/// What was approved of one version or tag is not good for another.
+#[tokio::test]
+async fn an_approver_sees_which_version_and_which_tag() {
+    let scene = Scene::new(true).await;
+    for (method, one, other) in [
+        ("DELETE", "/left/-/left-1.0.0.tgz/-rev/1-0", "/left/-/left-2.0.0.tgz/-rev/1-0"),
+        ("PUT", "/-/package/left/dist-tags/latest", "/-/package/left/dist-tags/beta"),
+    ] {
+        let mut shown = Vec::new();
+        for path in [one, other] {
+            let url = format!("http://registry.npmjs.org{path}");
+            let (status, answer) = scene.ask(method, &url, &[]).await;
+            assert_eq!(status, 200, "{answer}");
+            let line = scene.stage.asked().pop().unwrap().parts[0].shown.clone();
+            assert!(line.contains(path), "{line}");
+            shown.push(line);
+        }
+        assert_ne!(shown[0], shown[1]);
+    }
+}
+
 #[tokio::test]
 async fn a_body_that_nobody_can_see_does_not_pass() {
     let scene = Scene::new(true).await;

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use bytes::Bytes;
-use tool_gate::redact::{MARK, Scrubber, Values};
+use tool_gate::credential::Secret;
+use tool_gate::redact::{Live, MARK, Scrubber, TooMany, Values};
+use zeroize::Zeroizing;
 
 const TOKEN: &[u8] = b"ghp_0a/b+c d\"e\\f<g>%&=\xc3\xa4~0123456789";
 
@@ -22,9 +24,13 @@ fn values(list: &[&[u8]]) -> Arc<Values> {
     Arc::new(Values::new(list.iter().copied()).unwrap().unwrap())
 }
 
+fn scrubber(values: &Arc<Values>) -> Scrubber {
+    Scrubber::new(Arc::new(Live::new(Vec::new(), Some(Arc::clone(values)))))
+}
+
 /// The output, given in these pieces.
 fn scrub<'a>(values: &Arc<Values>, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-    let mut scrubber = Scrubber::new(Arc::clone(values));
+    let mut scrubber = scrubber(values);
     let mut out = Vec::new();
     for piece in pieces {
         out.extend_from_slice(&scrubber.push(Bytes::copy_from_slice(piece)));
@@ -166,7 +172,7 @@ fn no_cut_of_what_resembles_values_changes_what_comes_out() {
 #[test]
 fn the_beginning_of_a_value_is_held_until_it_is_known_what_it_is() {
     let values = values(&[b"0123456789abcdef0123456789abcdef"]);
-    let mut scrubber = Scrubber::new(Arc::clone(&values));
+    let mut scrubber = scrubber(&values);
     let mut push = |piece: &'static [u8]| text(&scrubber.push(Bytes::from_static(piece)));
     assert_eq!(push(b"Password: "), "Password: ");
     assert_eq!(push(b"x0123456789abcde"), "x");
@@ -205,4 +211,40 @@ fn lines_of_a_key_are_values_and_short_ones_are_not() {
     );
     assert!(Values::new([&b""[..], b"short", b"  x  "]).unwrap().is_none());
     assert!(Values::new([&[b'x'; 100_000][..]]).is_err());
+}
+
+fn secret(value: &[u8]) -> Secret {
+    Secret::new(Zeroizing::new(value.to_vec()))
+}
+
+/// A token that is renewed while a call runs.
+#[test]
+fn a_value_that_is_learned_later_is_taken_out_from_then_on_and_the_first_one_still_is() {
+    for first in [None, Some(&b"the-first-of-them"[..])] {
+        let known: Vec<Secret> = first.iter().map(|value| secret(value)).collect();
+        let values = Values::new(first).unwrap().map(Arc::new);
+        let live = Arc::new(Live::new(known, values));
+        let mut scrubbers = [(); 2].map(|()| Scrubber::new(Arc::clone(&live)));
+        let [one, two] = &mut scrubbers;
+        let push = |scrubber: &mut Scrubber, piece: &'static [u8]| {
+            text(&scrubber.push(Bytes::from_static(piece)))
+        };
+        assert_eq!(push(one, b"the-second-of-them "), "the-second-of-them ");
+        // In the middle of what may become the first.
+        let begun = push(two, b"the-first-");
+        assert_eq!(begun, if first.is_some() { "" } else { "the-first-" });
+        live.learn(&secret(b"the-second-of-them")).unwrap();
+        live.learn(&secret(b"the-second-of-them")).unwrap();
+        assert_eq!(push(one, b"the-second-of-them "), "[redacted] ");
+        let rest = push(two, b"of-them the-second-");
+        assert_eq!(rest, if first.is_some() { "[redacted] " } else { "of-them " });
+        assert_eq!(push(two, b"of-them!"), "[redacted]!");
+        // Many times.
+        for number in 0..50 {
+            live.learn(&secret(format!("value-number-{number}").as_bytes())).unwrap();
+        }
+        let both = push(one, b"the-second-of-them value-number-0 value-number-49\n");
+        assert_eq!(both, "[redacted] [redacted] [redacted]\\n");
+        assert_eq!(live.learn(&secret(&[b'x'; 100_000])), Err(TooMany));
+    }
 }

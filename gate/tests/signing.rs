@@ -282,12 +282,20 @@ fn ask(
     answers: Vec<Answer>,
     bytes: &[u8],
 ) -> (Answered, Arc<Script>) {
+    ask_with(Box::new(Text(key)), answers, bytes)
+}
+
+fn ask_with(
+    key: Box<dyn KeySource>,
+    answers: Vec<Answer>,
+    bytes: &[u8],
+) -> (Answered, Arc<Script>) {
     let judge = Arc::new(Script {
         answers: Mutex::new(answers),
         asked: Mutex::default(),
         refused: Mutex::default(),
     });
-    let grant = Grant { key: Box::new(Text(key)), judge: Arc::clone(&judge) as Arc<dyn Judge> };
+    let grant = Grant { key, judge: Arc::clone(&judge) as Arc<dyn Judge> };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let answered = runtime.block_on(async {
         let (ours, theirs) = duplex(4096);
@@ -316,13 +324,13 @@ fn what_is_signed_is_what_the_judge_was_shown() {
             COMMIT,
             "object=commit author=author@example.com committer=c@example.com tag=",
             "sign a commit \"subject\" by A U Thor <author@example.com>, committed by C <c@example.com>, \
-             tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904, \
-             parent 1111111111111111111111111111111111111111",
+             tree 4b825dc642cb, parent 111111111111, SHA-256 of all but its times ",
         ),
         (
             TAG,
             "object=tag author= committer=t@example.com tag=v1.0",
-            "sign the tag v1.0 of the commit 1111111111111111111111111111111111111111, \"first release\", by T <t@example.com>",
+            "sign the tag v1.0 of the commit 111111111111, \"first release\", by T <t@example.com>, \
+             SHA-256 of all but its times ",
         ),
     ] {
         let (answered, judge) =
@@ -332,7 +340,9 @@ fn what_is_signed_is_what_the_judge_was_shown() {
         let [asked] = asked.as_slice() else { panic!("{asked:?}") };
         assert_eq!((asked.gate, asked.subcommand), (NO_GATE, &["sign"][..]));
         assert_eq!(asked.credential.as_deref(), Some("file:/k"));
-        assert_eq!(asked.parts[0].shown, shown);
+        let (known, digest) = asked.parts[0].shown.split_at(asked.parts[0].shown.len() - 64);
+        assert_eq!(known, format!("by the key {}, {shown}", fingerprint(dir.path())));
+        assert!(digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digest}");
         let known: Vec<String> = asked.parts[0]
             .facts
             .iter()
@@ -340,6 +350,70 @@ fn what_is_signed_is_what_the_judge_was_shown() {
             .collect();
         assert_eq!(known.join(" "), facts);
     }
+}
+
+/// As ssh-keygen has it.
+fn fingerprint(dir: &std::path::Path) -> String {
+    let mut keygen = std::process::Command::new("ssh-keygen");
+    let said = keygen.arg("-lf").arg(dir.join("key.pub")).output().unwrap().stdout;
+    String::from_utf8(said).unwrap().split(' ').nth(1).unwrap().to_owned()
+}
+
+/// What is asked about again a moment later is the same, and nothing else is.
+#[test]
+fn an_answer_is_for_all_that_is_signed_but_its_times() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = key(dir.path(), &["ed25519"]);
+    let shown = |message: &[u8]| {
+        let (_, judge) = ask(Ok(text.clone()), vec![Answer::Allowed], &request(b"git", message));
+        let asked = judge.asked.lock().unwrap();
+        asked[0].parts[0].shown.clone()
+    };
+    for message in [COMMIT, TAG] {
+        let first = shown(message);
+        let message = String::from_utf8(message.to_vec()).unwrap();
+        let mut later = String::new();
+        for line in message.split_inclusive('\n') {
+            later.push_str(&match line.split_once("> ") {
+                Some((who, _)) => format!("{who}> 1999999999 +0100\n"),
+                None => line.to_owned(),
+            });
+        }
+        assert_ne!(later, message);
+        assert_eq!(shown(later.as_bytes()), first);
+        let signed_off = format!("{message}\nSigned-off-by: The Boss <boss@example.com>\n");
+        assert_ne!(shown(signed_off.as_bytes()), first);
+        let dated = format!("{message}\nauthor x> 1\n");
+        assert_ne!(shown(dated.as_bytes()), shown(dated.replace("> 1", "> 2").as_bytes()));
+    }
+    let other =
+        String::from_utf8(COMMIT.to_vec()).unwrap().replace("4b825dc642cb6", "4b825dc642cb7");
+    assert_ne!(shown(other.as_bytes()), shown(COMMIT));
+}
+
+/// A key that is put in the place of the one that somebody was asked about.
+struct Changing(Mutex<Vec<Vec<u8>>>);
+
+impl KeySource for Changing {
+    fn name(&self) -> String {
+        "file:/k".to_owned()
+    }
+
+    fn read(&self) -> Pin<Box<dyn Future<Output = KeyText> + Send + '_>> {
+        let text = self.0.lock().unwrap().pop().unwrap();
+        Box::pin(async { Ok(Zeroizing::new(text)) })
+    }
+}
+
+#[test]
+fn nothing_is_signed_by_another_key_than_was_asked_about() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let keys = dirs.each_ref().map(|dir| key(dir.path(), &["ed25519"])).to_vec();
+    let source = Box::new(Changing(Mutex::new(keys)));
+    let (answered, judge) = ask_with(source, vec![Answer::Allowed], &request(b"git", COMMIT));
+    let Answered::Refused(line) = answered else { panic!("signed") };
+    assert!(line.contains("another one than was asked about"), "{line}");
+    assert_eq!(judge.asked.lock().unwrap().len(), 1);
 }
 
 #[test]
@@ -400,13 +474,14 @@ fn nobody_is_asked_about_what_is_not_a_commit_or_a_tag() {
 
 #[test]
 fn what_an_approver_sees_is_one_line_that_does_nothing_to_a_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = key(dir.path(), &["ed25519"]);
     let subject = "\u{1b}[2J\" by Somebody Else <x@y>\u{202e}".to_owned() + &"z".repeat(500);
     let commit = String::from_utf8(COMMIT.to_vec()).unwrap().replace("subject", &subject);
-    let (_, judge) =
-        ask(Err(String::new()), vec![Answer::Allowed], &request(b"git", commit.as_bytes()));
+    let (_, judge) = ask(Ok(text), vec![Answer::Allowed], &request(b"git", commit.as_bytes()));
     let shown = judge.asked.lock().unwrap()[0].parts[0].shown.clone();
     assert!(
-        shown.starts_with("sign a commit \"\\u{1b}[2J\\\" by Somebody Else <x@y>\\u{202e}zz"),
+        shown.contains(", sign a commit \"\\u{1b}[2J\\\" by Somebody Else <x@y>\\u{202e}zz"),
         "{shown}"
     );
     assert!(shown.len() < 500 && !shown.contains(char::is_control), "{shown}");

@@ -206,7 +206,7 @@ const GITHUB: &[Fact] = &[
     fact("operation", Kind::Texts, "of GraphQL: query or mutation"),
     fact("field", Kind::Texts, "of GraphQL: the fields at its top by their true names, as mergePullRequest"),
     fact("event", Kind::Texts, "of GraphQL: what a review says, as APPROVE or COMMENT"),
-    fact("repo", Kind::Texts, "the repository, OWNER/NAME; not known of a mutation, which names it by a number"),
+    fact("repo", Kind::Texts, "the repository, OWNER/NAME; not known where there may be others in it, as in searches, and of mutations, which name numbers"),
 ];
 
 #[rustfmt::skip]

@@ -675,6 +675,16 @@ def gate_private():
     """A name that leads to this machine."""
     through_gate(ask(f"GET http://localhost:{WORLD['port']}/", f"localhost:{WORLD['port']}"))
 
+def gate_body():
+    """Something that is approved when nobody waits for it any more, and then another
+    thing that begins in the same way."""
+    for last in ("good", "evil"):
+        body = "x" * 400 + last
+        length = f"Content-Length: {len(body)}\r\n"
+        request = ask("POST http://api.example/x", "api.example", length)
+        through_gate(request, body)
+        time.sleep(3)
+
 def gate_headers():
     answer = through_gate(ask("GET http://github.com/o/r.git/info/refs?service=git-upload-pack", "github.com",
                               "Authorization: Basic eDp5\r\nX-Forwarded-For: 127.0.0.1\r\nCookie: a=b\r\n"))
@@ -703,7 +713,7 @@ def everything():
 HELPERS = {"got", "read", "syscall", "processes", "victims", "each_victim", "family", "terminal",
            "proxy", "dial", "authorized", "through_gate", "ask", "push", "everything", "main"}
 # Only where they are named: whether they are an attack depends on the call.
-NAMED = ["gate_sneak", "gate_plain_tunnel", "argv_of_others", "chmod_others", "environment_variable"]
+NAMED = ["gate_sneak", "gate_plain_tunnel", "gate_body", "argv_of_others", "chmod_others", "environment_variable"]
 # They end this process, or are only for a process of their own.
 # Node gives its children sockets of its own, which look the same.
 LAST = ["unix_by_pair", "unshare_user", "unshare_net", "chroot", "gate_push", "gate_commands"]

@@ -62,7 +62,9 @@ impl Stand {
 
     fn say(&self, verb: &str, asked: &Value) {
         let id = asked["id"].as_str().expect("an id");
-        run(&mut self.server.verb(&[verb, id]), b"").success();
+        // Of a long body not all is shown.
+        let more: &[&str] = if verb == "approve" { &["--unseen"] } else { &[] };
+        run(&mut self.server.verb(&[&[verb, id], more].concat()), b"").success();
     }
 
     fn changes(&self) -> Vec<Seen> {
@@ -94,6 +96,73 @@ fn gh_reads_and_comments_and_a_person_is_asked_about_a_merge() {
         assert_eq!(merged.code(), code, "{merged:?}");
         assert_eq!(stand.changes().len(), count);
     }
+}
+
+/// A request that a person is asked about, with a body of a file.
+fn ask_about(stand: &Stand, words: &[&str], body: &str) -> Running {
+    fs::write(stand.server.ws().join("body.json"), body).expect("body.json");
+    let port = stand.stub.port.to_string();
+    let words: Vec<String> = words.iter().map(|word| word.replace("{port}", &port)).collect();
+    stand.spawn(&words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// What was approved after its caller had left is good for the same body alone.
+fn an_answer_that_comes_late(tool: &str, answers: &[Answer], words: &[&str]) {
+    let patience = |setup: &mut Setup| setup.config("[approvals]\ntimeout = 2\n");
+    let Some(stand) = stand(tool, answers, patience) else { return };
+    let body = |last: &str| format!("{{\"a\":\"{}{last}\"}}", "x".repeat(1000));
+    let first = ask_about(&stand, words, &body("good"));
+    let asked = stand.asked();
+    assert!(asked["wire"].to_string().contains("bytes, SHA-256 "), "{asked}");
+    assert!(asked["facts_omitted_bytes"].as_u64() > Some(500), "{asked}");
+    assert_ne!(first.wait().code(), Some(0));
+    let id = asked["id"].as_str().expect("an id");
+    let unseen = run(&mut stand.server.verb(&["approve", id]), b"");
+    assert!(unseen.err().contains("bytes of this call were not shown"), "{unseen:?}");
+    run(&mut stand.server.verb(&["approve", id, "--unseen"]), b"").success();
+    // It begins in the same way.
+    let other = ask_about(&stand, words, &body("evil"));
+    assert_ne!(stand.asked()["id"], asked["id"]);
+    assert_ne!(other.wait().code(), Some(0));
+    assert!(stand.changes().is_empty());
+    ask_about(&stand, words, &body("good")).wait().success();
+    let sent = stand.changes();
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0].body, body("good"));
+    // Once.
+    assert_ne!(ask_about(&stand, words, &body("good")).wait().code(), Some(0));
+    // One that is longer than anybody holds is answered while it waits, or not at all.
+    let long = "x".repeat(70_000);
+    let first = ask_about(&stand, words, &long);
+    let asked = stand.asked();
+    assert!(asked["wire"].to_string().contains("more than 65536 bytes"), "{asked}");
+    let refused = first.wait();
+    assert!(refused.code() != Some(0), "{refused:?}");
+    let id = asked["id"].as_str().expect("an id");
+    let late = run(&mut stand.server.verb(&["approve", id, "--unseen"]), b"");
+    assert!(late.err().contains(&format!("nothing waits as {id}")), "{late:?}");
+    let again = ask_about(&stand, words, &long);
+    let asked = stand.asked();
+    assert!(stand.changes().is_empty());
+    let id = asked["id"].as_str().expect("an id");
+    run(&mut stand.server.verb(&["approve", id, "--unseen"]), b"").success();
+    again.wait().success();
+    assert_eq!(stand.changes()[0].body, long);
+}
+
+#[test]
+fn an_answer_to_gh_is_for_the_whole_of_a_body() {
+    let answers = [answer("POST /repos/o/r/releases", "{}")];
+    let words = ["api", "repos/o/r/releases", "--input", "body.json"];
+    an_answer_that_comes_late("gh", &answers, &words);
+}
+
+#[test]
+fn an_answer_to_curl_is_for_the_whole_of_a_body() {
+    let answers = [answer("POST /x", "{}")];
+    // With an option that is asked about.
+    let words = ["-sf", "-A", "x", "--data-binary", "@body.json", "http://127.0.0.1:{port}/x"];
+    an_answer_that_comes_late("curl", &answers, &words);
 }
 
 #[test]

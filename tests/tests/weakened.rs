@@ -200,6 +200,29 @@ const MEASURES: &[Measure] = &[
         also: &[],
         attacks: &[Own("paths -c '{p} gate_paths'", "the forge was asked: GET /")],
     },
+    // The host takes another operation than the one that was looked at.
+    Measure {
+        name: "gate-graphql",
+        mode: OWNER,
+        also: &[],
+        attacks: &[Own(
+            "printf '%s' '{\"query\":\"query A { viewer { login } } mutation B { deleteRepository(input: {}) { clientMutationId } }\",\"operationName\":\"B\"}' | github api graphql --input -",
+            "somebody called: tcp: POST /graphql",
+        )],
+    },
+    // What was approved begins as what is sent then.
+    Measure {
+        name: "gate-body",
+        mode: OWNER,
+        also: &[],
+        attacks: &[Own("asked -c '{p} gate_body'", "somebody called: tcp: POST /")],
+    },
+    Measure {
+        name: "redact",
+        mode: OWNER,
+        also: &[],
+        attacks: &[Own("redacted -c \"echo $(cat {token})\"", "stdout: the token")],
+    },
     Measure {
         name: "signing-rules",
         mode: OWNER,
@@ -283,7 +306,50 @@ key = "file:{base}/key"
 default = "deny"
 "#;
 
-const TOOLS: [(&str, &str); 8] = [
+/// gh, that may change nothing.
+const GITHUB: &str = r#"
+binary = "/usr/bin/gh"
+default = "allow"
+facts = "none"
+[[gate]]
+adapter = "github"
+hosts = ["github.com"]
+upstream = "http://127.0.0.1:{port}"
+private = ["127.0.0.0/8"]
+default = "deny"
+"#;
+
+/// A person is asked about each change.
+const ASKED: &str = r#"
+binary = "/bin/sh"
+default = "allow"
+facts = "none"
+[[gate]]
+adapter = "http"
+hosts = ["api.example"]
+upstream = "http://127.0.0.1:{port}"
+private = ["127.0.0.0/8"]
+default = "ask"
+"#;
+
+/// It may print what it likes.
+const REDACTED: &str = r#"
+binary = "/bin/sh"
+default = "allow"
+facts = "none"
+[sandbox]
+redact = true
+[[gate]]
+adapter = "http"
+hosts = ["api.example"]
+credential = "file:{token}"
+"#;
+
+/// A person who takes a while, and agrees to the first thing alone.
+const APPROVES: &str = "[ -e {base}/agreed ] && exit; : >{base}/agreed; sleep 1; \
+    exec {server} --control-socket {base}/run/control.sock approve $TOOL_APPROVAL_ID --unseen";
+
+const TOOLS: [(&str, &str); 11] = [
     ("sh", SH),
     ("net", NET),
     ("git", GIT),
@@ -292,6 +358,9 @@ const TOOLS: [(&str, &str); 8] = [
     ("forced", FORCED),
     ("paths", PATHS),
     ("signed", SIGNED),
+    ("github", GITHUB),
+    ("asked", ASKED),
+    ("redacted", REDACTED),
 ];
 
 /// What of this goes wrong, if anything.
@@ -301,6 +370,10 @@ fn tried(measure: &Measure, away: bool) -> Vec<String> {
     let mut world = World::with(Some(measure.mode), &TOOLS, |setup| {
         setup.server(weakened());
         setup.env("TOOL_WEAKEN", names.join(","));
+        let base = setup.dir().display().to_string();
+        let server = weakened().display().to_string();
+        let approves = APPROVES.replace("{base}", &base).replace("{server}", &server);
+        setup.config(&format!("[approvals]\nnotify = {approves:?}\n"));
         let mut keygen = Command::new("ssh-keygen");
         keygen.args(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f"]).arg(setup.path("key"));
         run(&mut keygen, b"");
@@ -348,6 +421,10 @@ fn each(part: usize) {
     for measure in MEASURES.iter().skip(part).step_by(3) {
         if measure.mode.owner && !is_root() || !python {
             skipped(measure.name, "it takes root and python3");
+            continue;
+        }
+        if measure.name == "gate-graphql" && !Path::new("/usr/bin/gh").exists() {
+            skipped(measure.name, "it takes gh (apt-get install gh)");
             continue;
         }
         wrong.extend(tried(measure, false));

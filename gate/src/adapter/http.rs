@@ -7,8 +7,8 @@ use hyper::{Method, Response};
 use tool_policy::definition::gate::Gate;
 use tool_policy::facts::{Text, Value};
 
-use crate::body::Body;
-use crate::judge::Part;
+use crate::body::{self, Body};
+use crate::judge::{Part, Rest};
 use crate::refusal::Refusal;
 use crate::site::{Asked, Keeps, Onward, Redirects, Site};
 
@@ -61,7 +61,7 @@ pub(crate) fn has_path(gate: &Gate, path: &str) -> bool {
 }
 
 /// Decides on a request and sends it on.
-pub(crate) async fn handle(site: &Site, asked: Asked) -> Result<Response<Body>, Refusal> {
+pub(crate) async fn handle(site: &Site, mut asked: Asked) -> Result<Response<Body>, Refusal> {
     let gate = site.gate();
     let method = asked.method.as_str();
     if !gate.methods.is_empty() && !gate.methods.iter().any(|wanted| wanted == method) {
@@ -73,7 +73,14 @@ pub(crate) async fn handle(site: &Site, asked: Asked) -> Result<Response<Body>, 
     let reads = matches!(asked.method, Method::GET | Method::HEAD | Method::OPTIONS);
     let read = reads && !asked.has_body();
     let shown = format!("{method} http://{}{}", site.host, asked.target());
-    site.allow(&[], part(site, method, Some(&asked.path), !read, shown)).await?;
+    let mut part = part(site, method, Some(&asked.path), !read, shown);
+    let mut rest = Rest::Nothing;
+    if asked.has_body() && site.asks(&[], &part) {
+        let shown = body::show(asked.body, &asked.headers, true).await?;
+        (asked.body, rest) = (shown.body, shown.rest);
+        part.shown.push_str(&shown.text);
+    }
+    site.allow_with(&[], part, rest).await?;
     site.send(Onward::of(asked, &KEEPS)).await
 }
 

@@ -9,9 +9,13 @@
 //! This is for mistakes: a server that answers with a token, a tool that logs too
 //! much. Whoever wants to can print a value in a form that is not listed.
 //!
+//! - `forms`  the forms in which a value is looked for
+//! - `live`   the values of a call, as they become more
+//!
 //! Must not: know where values come from, or read and write anything.
 
 mod forms;
+mod live;
 
 use std::fmt;
 use std::ops::Range;
@@ -20,6 +24,8 @@ use std::sync::Arc;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use bytes::{Bytes, BytesMut};
 use zeroize::Zeroizing;
+
+pub use self::live::Live;
 
 /// What stands in the place of a value.
 pub const MARK: &[u8] = b"[redacted]";
@@ -82,7 +88,10 @@ impl Values {
 /// One stream.
 #[derive(Debug)]
 pub struct Scrubber {
-    values: Arc<Values>,
+    live: Arc<Live>,
+    /// What of it is looked for, and since when.
+    values: Option<Arc<Values>>,
+    generation: u64,
     /// What is not decided on.
     held: Zeroizing<Vec<u8>>,
     /// So much of it belongs to a value that was replaced already.
@@ -93,29 +102,41 @@ pub struct Scrubber {
 
 impl Scrubber {
     /// For a stream that begins.
-    pub fn new(values: Arc<Values>) -> Scrubber {
-        Scrubber { values, held: Zeroizing::default(), covered: 0, shown: 0 }
+    pub fn new(live: Arc<Live>) -> Scrubber {
+        let (generation, values) = live.now();
+        Scrubber { live, values, generation, held: Zeroizing::default(), covered: 0, shown: 0 }
+    }
+
+    /// What is looked for now. None of what was is gone, so what is held stays held.
+    fn refresh(&mut self) {
+        if let Some((generation, values)) = self.live.after(self.generation) {
+            (self.generation, self.values) = (generation, values);
+        }
     }
 
     /// The next piece; what of it, and of what was held, can be let go.
     pub fn push(&mut self, piece: Bytes) -> Bytes {
+        self.refresh();
+        let Some(values) = &self.values else { return piece };
         if self.held.is_empty() {
-            let found = self.values.finder.is_match(&*piece);
-            if !found && self.values.begun(&piece).next().is_none() {
+            let found = values.finder.is_match(&*piece);
+            if !found && values.begun(&piece).next().is_none() {
                 return piece;
             }
         }
         self.held.extend_from_slice(&piece);
-        let begun = self.values.begun(&self.held).next().map_or(0, |(length, _)| length);
+        let begun = values.begun(&self.held).next().map_or(0, |(length, _)| length);
         self.let_go(self.held.len() - begun, 0)
     }
 
     /// Nothing has come for a moment: a few bytes that may begin a value are shown, and
     /// still belong to it if they do. Of values that are short, none.
     pub fn quiet(&mut self) -> Bytes {
+        self.refresh();
+        let Some(values) = &self.values else { return Bytes::new() };
         let fresh = self.held.get(self.shown..).unwrap_or_default();
         let few = |(length, form): (usize, &[u8])| length <= SHOWN.min(form.len() / SHOWN_PART);
-        if fresh.is_empty() || self.covered > 0 || !self.values.begun(&self.held).all(few) {
+        if fresh.is_empty() || self.covered > 0 || !values.begun(&self.held).all(few) {
             return Bytes::new();
         }
         let fresh = Bytes::copy_from_slice(fresh);
@@ -131,7 +152,9 @@ impl Scrubber {
     /// The stream is over. A value that its end has cut off is one, where more than
     /// half of it is there.
     pub fn finish(&mut self) -> Bytes {
-        let cut = self.values.begun(&self.held).find(|(length, form)| length * 2 > form.len());
+        self.refresh();
+        let Some(values) = &self.values else { return Bytes::new() };
+        let cut = values.begun(&self.held).find(|(length, form)| length * 2 > form.len());
         let cut = cut.map_or(0, |(length, _)| length);
         self.let_go(self.held.len(), cut)
     }
@@ -143,8 +166,10 @@ impl Scrubber {
         let mut place = 0;
         // The value that is being replaced; the first of them was, in an earlier piece.
         let mut current = (self.covered > 0).then_some(0..self.covered);
-        let mut found: Vec<Range<usize>> =
-            self.values.finder.find_overlapping_iter(&*self.held).map(|one| one.range()).collect();
+        let finder = self.values.iter().map(|values| &values.finder);
+        let mut found: Vec<Range<usize>> = finder
+            .flat_map(|finder| finder.find_overlapping_iter(&*self.held).map(|one| one.range()))
+            .collect();
         found.push(self.held.len() - cut..self.held.len());
         found.sort_unstable_by_key(|range| range.start);
         let mut covered = current.clone().unwrap_or(0..0);

@@ -5,7 +5,8 @@
 use std::fmt;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use ring::digest::{SHA256, digest};
 use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
@@ -117,6 +118,11 @@ impl Key {
             Pair::Ecdsa(kind, _) => kind,
         };
         format!("{kind} {}", STANDARD.encode(&self.public))
+    }
+
+    /// By which people know the public half: `SHA256:…`, as ssh-keygen -l has it.
+    pub fn fingerprint(&self) -> String {
+        format!("SHA256:{}", STANDARD_NO_PAD.encode(digest(&SHA256, &self.public)))
     }
 
     /// A signature over these bytes, as SSH writes it.

@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ring::digest::{SHA256, digest};
+use ring::digest::{Context, SHA256};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tool_policy::definition::gate::{Adapter, Credential};
@@ -24,7 +24,8 @@ use super::key::Key;
 use super::object::{Object, Person};
 use super::sshsig::armored;
 use crate::credential::Keeper;
-use crate::judge::{Answer, Judge, Part, Request};
+use crate::judge::{Answer, Judge, Part, Request, Rest};
+use crate::redact::Live;
 
 /// The one namespace: a signature of git's is good for nothing else.
 pub const NAMESPACE: &[u8] = b"git";
@@ -40,6 +41,8 @@ const LONGEST_NAME: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// So many of the tree and the parents of a commit are shown.
 const ROOTS: usize = 4;
+/// As many digits of their ids.
+const DIGITS: usize = 12;
 /// How much of a subject is shown.
 const SHOWN: usize = 120;
 
@@ -55,8 +58,9 @@ pub trait KeySource: Send + Sync + 'static {
     fn read(&self) -> Pin<Box<dyn Future<Output = KeyText> + Send + '_>>;
 }
 
-/// The definition's key, by the keeper of credentials.
-impl KeySource for (Arc<Keeper>, Credential) {
+/// The definition's key, by the keeper of credentials; it is looked for in the call's
+/// output, too.
+impl KeySource for (Arc<Keeper>, Credential, Option<Arc<Live>>) {
     fn name(&self) -> String {
         self.1.name()
     }
@@ -64,7 +68,12 @@ impl KeySource for (Arc<Keeper>, Credential) {
     fn read(&self) -> Pin<Box<dyn Future<Output = KeyText> + Send + '_>> {
         Box::pin(async {
             match self.0.get(&self.1).await {
-                Ok(Some(secret)) => Ok(Zeroizing::new(secret.expose().to_vec())),
+                Ok(Some(secret)) => {
+                    if let Some(live) = &self.2 {
+                        live.learn(&secret).map_err(|error| error.to_string())?;
+                    }
+                    Ok(Zeroizing::new(secret.expose().to_vec()))
+                }
                 Ok(None) => Err(format!("there is no signing key at {}", self.1.name())),
                 Err(error) => Err(error.to_string()),
             }
@@ -172,15 +181,33 @@ async fn answer(bytes: &[u8], grant: &Grant) -> Answered {
             return Answered::Refused(why);
         }
     };
-    let request = Request {
+    let mut request = Request {
         gate: NO_GATE,
         adapter: Adapter::Git,
         host: "signing".to_owned(),
         port: 0,
         credential: Some(grant.key.name()),
         subcommand: SIGN,
-        parts: vec![Part { changes: true, facts: facts(&object), shown: shown(&object) }],
+        parts: vec![Part { changes: true, facts: facts(&object), shown: shown(&object, message) }],
+        rest: Rest::Nothing,
     };
+    let give_up = |why: String| {
+        grant.judge.refused(Some(Adapter::Git), "signing", &why);
+        Answered::Refused(why)
+    };
+    // A person is told by which key, and nobody is asked where there is none.
+    let mut asked = None;
+    if grant.judge.asks(&request) {
+        let fingerprint = match key(grant).await {
+            Ok(key) => key.fingerprint(),
+            Err(why) => return give_up(why),
+        };
+        // What is long stands behind it.
+        for part in &mut request.parts {
+            part.shown = format!("by the key {fingerprint}, {}", part.shown);
+        }
+        asked = Some(fingerprint);
+    }
     match grant.judge.judge(&request).await.as_slice() {
         [Answer::Allowed] => {}
         _ if crate::weaken::is("signing-rules") => {}
@@ -196,20 +223,23 @@ async fn answer(bytes: &[u8], grant: &Grant) -> Answered {
         // A judge that does not answer has not allowed it.
         _ => return Answered::Refused("signing was not decided on".to_owned()),
     }
-    match signature(message, grant).await {
+    match signature(message, grant, asked.as_deref()).await {
         Ok(signature) => Answered::Signed(signature),
-        Err(why) => {
-            grant.judge.refused(Some(Adapter::Git), "signing", &why);
-            Answered::Refused(why)
-        }
+        Err(why) => give_up(why),
     }
 }
 
-/// Reads the key, signs, and forgets it.
-async fn signature(message: &[u8], grant: &Grant) -> Result<String, String> {
-    let text = grant.key.read().await?;
-    let key = Key::read(&text).map_err(|error| error.to_string())?;
-    drop(text);
+/// Reads the key.
+async fn key(grant: &Grant) -> Result<Key, String> {
+    Key::read(&grant.key.read().await?).map_err(|error| error.to_string())
+}
+
+/// Reads the key, signs, and forgets it. Whoever was asked was asked about that one.
+async fn signature(message: &[u8], grant: &Grant, asked: Option<&str>) -> Result<String, String> {
+    let key = key(grant).await?;
+    if asked.is_some_and(|asked| asked != key.fingerprint()) {
+        return Err("the signing key is another one than was asked about: ask again".to_owned());
+    }
     armored(&key, message).map_err(|error| error.to_string())
 }
 
@@ -233,10 +263,10 @@ fn facts(object: &Object<'_>) -> Facts {
     ])
 }
 
-/// For an approver, on one line.
-fn shown(object: &Object<'_>) -> String {
+/// For an approver, on one line: what is signed, and by what it is known again.
+fn shown(object: &Object<'_>, message: &[u8]) -> String {
     let whose = |person: &Person<'_>| format!("{} <{}>", plain(person.name), plain(person.email));
-    match object {
+    let mut line = match object {
         Object::Commit { parents, roots, author, committer, subject } => {
             let mut line = format!("sign a commit \"{}\" by {}", plain(subject), whose(author));
             if committer != author {
@@ -245,15 +275,15 @@ fn shown(object: &Object<'_>) -> String {
             if *parents > 1 {
                 line.push_str(&format!(", a merge of {parents}"));
             }
-            // An answer is for this content on top of those, not for its title.
+            // `tree ID` and `parent ID`, a line each.
             let mut named = roots.split(|byte| *byte == b'\n').filter(|name| !name.is_empty());
             for name in named.by_ref().take(ROOTS) {
-                line.push_str(&format!(", {}", plain(name)));
+                let blank = name.iter().position(|byte| *byte == b' ').unwrap_or_default();
+                let short = name.get(..blank + 1 + DIGITS).unwrap_or(name);
+                line.push_str(&format!(", {}", plain(short)));
             }
             if named.next().is_some() {
-                let all = digest(&SHA256, roots);
-                let all: String = all.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-                line.push_str(&format!(" and more, SHA-256 of all {all}"));
+                line.push_str(" and more");
             }
             line
         }
@@ -261,11 +291,32 @@ fn shown(object: &Object<'_>) -> String {
             "sign the tag {} of the {} {}, \"{}\", by {}",
             plain(name),
             plain(of),
-            plain(id),
+            plain(id.get(..DIGITS).unwrap_or(id)),
             plain(subject),
             whose(tagger)
         ),
+    };
+    line.push_str(&format!(", SHA-256 of all but its times {}", lasting(message)));
+    line
+}
+
+/// A digest of all that is signed but when it was made: git that is started again asks
+/// for the same, a moment later.
+fn lasting(message: &[u8]) -> String {
+    let mut all = Context::new(&SHA256);
+    let mut rest = message;
+    // To the line that is empty.
+    while let Some(end) = rest.iter().position(|byte| *byte == b'\n').filter(|end| *end > 0) {
+        let (line, after) = rest.split_at_checked(end).unwrap_or((rest, b""));
+        let timed =
+            [&b"author "[..], b"committer ", b"tagger "].iter().any(|one| line.starts_with(one));
+        let name = line.iter().rposition(|byte| *byte == b'>').filter(|_| timed);
+        all.update(name.and_then(|end| line.get(..=end)).unwrap_or(line));
+        all.update(b"\n");
+        rest = after.get(1..).unwrap_or_default();
     }
+    all.update(rest);
+    all.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Words of whoever asks: what would do something to a terminal is escaped.

@@ -12,7 +12,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -204,6 +204,8 @@ type Decide = Box<dyn Fn(&Request) -> Vec<Answer> + Send + Sync>;
 /// Decides as it is told, and notes what it was asked.
 pub(crate) struct Recorder {
     pub(crate) decide: Decide,
+    /// Somebody would be asked: bodies are held, to be shown.
+    pub(crate) asks: AtomicBool,
     pub(crate) asked: Mutex<Vec<Request>>,
     pub(crate) refused: Mutex<Vec<(String, String)>>,
 }
@@ -216,6 +218,10 @@ impl Judge for Recorder {
         self.asked.lock().unwrap().push(request.clone());
         let answers = (self.decide)(request);
         Box::pin(async move { answers })
+    }
+
+    fn asks(&self, _request: &Request) -> bool {
+        self.asks.load(Ordering::Relaxed)
     }
 
     fn refused(&self, _adapter: Option<Adapter>, host: &str, why: &str) {
@@ -265,6 +271,7 @@ impl Stage {
         let address = listener.local_addr().unwrap();
         let judge = Arc::new(Recorder {
             decide: Box::new(decide),
+            asks: AtomicBool::new(true),
             asked: Mutex::default(),
             refused: Mutex::default(),
         });
@@ -274,6 +281,7 @@ impl Stage {
             push,
             judge: Arc::clone(&judge) as Arc<dyn Judge>,
             credentials: Arc::new(Keeper::default()),
+            redact: None,
             upstream: Arc::new(upstream),
             places: Arc::new(Semaphore::new(tool_gate::grant::CONNECTIONS)),
             git: tool_gate::adapter::git::Memory::default(),

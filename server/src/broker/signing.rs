@@ -85,7 +85,8 @@ impl Signing {
     pub(super) fn serve(&self, tool: &Tool, plan: &Plan, judge: Arc<dyn Judge>) -> Option<Service> {
         let (signing, bell) = (tool.signing.as_ref()?, plan.bell.as_ref()?);
         let runtime = self.runtime.as_ref()?;
-        let key = Box::new((Arc::clone(&self.keeper), signing.key.clone()));
+        let key = (Arc::clone(&self.keeper), signing.key.clone(), plan.redact.clone());
+        let key = Box::new(key);
         match bell.rings(runtime) {
             Ok(rings) => {
                 let task = runtime.spawn(answer(rings, Arc::new(Grant { key, judge })));

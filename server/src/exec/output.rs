@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-use tool_gate::redact::Values;
+use tool_gate::redact::Live;
 
 use super::hear::Event;
 use super::sieve::Sieve;
@@ -91,7 +91,7 @@ impl Capture {
         &self,
         pipe: OwnedFd,
         finish: &CancellationToken,
-        redact: Option<&Arc<Values>>,
+        redact: Option<&Arc<Live>>,
     ) -> Vec<u8> {
         let (mut kept, mut sieve) = (Vec::new(), Sieve::new(redact));
         let Some(mut pieces) = Pieces::new(pipe, finish) else { return kept };
@@ -129,13 +129,13 @@ impl Seen {
 pub(crate) struct Spout {
     to: mpsc::Sender<Chunk>,
     /// What is taken out of each stream.
-    redact: Option<Arc<Values>>,
+    redact: Option<Arc<Live>>,
     stdout: AtomicU64,
     stderr: AtomicU64,
 }
 
 impl Spout {
-    pub(crate) fn new(to: mpsc::Sender<Chunk>, redact: Option<Arc<Values>>) -> Spout {
+    pub(crate) fn new(to: mpsc::Sender<Chunk>, redact: Option<Arc<Live>>) -> Spout {
         Spout { to, redact, stdout: AtomicU64::new(0), stderr: AtomicU64::new(0) }
     }
 

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tool_gate::redact::Values;
+use tool_gate::redact::Live;
 use tool_policy::facts::Observed;
 use tool_policy::{Scene, Subject};
 
@@ -41,7 +41,7 @@ pub(crate) struct Plan {
     /// Resource limits that its definition sets.
     pub(crate) limits: Vec<Limit>,
     /// What is taken out of its output, which then passes the server.
-    pub(crate) redact: Option<Arc<Values>>,
+    pub(crate) redact: Option<Arc<Live>>,
     /// What its processes ask the server by.
     pub(crate) bell: Option<Bell>,
     /// What holds it; `None`: nothing.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use nix::errno::Errno;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tool_gate::redact::Values;
+use tool_gate::redact::Live;
 use tool_protocol::Terminal;
 
 use super::hear::Event;
@@ -166,7 +166,7 @@ impl Ours {
         masters: Vec<OwnedFd>,
         stops: mpsc::Receiver<i32>,
         capture: &Capture,
-        redact: Option<&Arc<Values>>,
+        redact: Option<&Arc<Live>>,
         finish: &CancellationToken,
         stall: Duration,
     ) -> (Vec<u8>, Vec<u8>, Seen) {

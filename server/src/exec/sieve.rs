@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tool_gate::redact::{Scrubber, Values};
+use tool_gate::redact::{Live, Scrubber};
 
 /// After this, a few bytes that may begin a value are shown all the same: somebody may
 /// be typing.
@@ -22,7 +22,7 @@ pub(super) struct Sieve {
 
 impl Sieve {
     /// Takes these out, where there are any.
-    pub(super) fn new(values: Option<&Arc<Values>>) -> Sieve {
+    pub(super) fn new(values: Option<&Arc<Live>>) -> Sieve {
         Sieve { scrubber: values.cloned().map(Scrubber::new), rested: false }
     }
 

@@ -67,6 +67,8 @@ pub struct Operation {
     pub name: Option<String>,
     /// The fields at its top, by their true names, each once.
     pub fields: Vec<Field>,
+    /// All that it asks for is of the repositories that it names at its top.
+    pub stays: bool,
     /// The operation and its fragments, written anew.
     pub text: String,
 }
@@ -116,6 +118,7 @@ pub fn read(
     let used = used(&operation, &fragments)?;
     let given = Given::new(&operation, variables);
     let selection = operation.selection_set().ok_or(DocumentError::NoOperation)?;
+    let stays = super::reach::stays(&selection, &fragments);
     let fields = collect(selection, &fragments, &given)?;
     if fields.is_empty() {
         return Err(DocumentError::NoOperation);
@@ -125,7 +128,7 @@ pub fn read(
     for fragment in used {
         write(fragment.syntax(), &mut text);
     }
-    Ok(Operation { mutation, name: operation_name(&operation), fields, text })
+    Ok(Operation { mutation, name: operation_name(&operation), fields, stays, text })
 }
 
 /// The parser goes down into brackets; how far is looked at before.
@@ -159,6 +162,9 @@ fn choose(
     operations: Vec<OperationDefinition>,
     wanted: Option<&str>,
 ) -> Result<OperationDefinition, DocumentError> {
+    if crate::weaken::is("gate-graphql") {
+        return operations.into_iter().next().ok_or(DocumentError::NoOperation);
+    }
     let mut names: Vec<_> = operations.iter().map(operation_name).collect();
     names.sort();
     if let Some(twice) = names.windows(2).find(|two| two.first() == two.last()) {

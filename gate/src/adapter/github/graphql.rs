@@ -9,6 +9,7 @@ use tool_policy::facts::{Text, Value};
 
 use super::document::{self, DocumentError, Operation};
 use super::json;
+use super::reach::ABOUT_NONE;
 
 /// A body of GraphQL is read whole; a longer one is refused.
 pub const LIMIT: usize = 256 * 1024;
@@ -55,7 +56,10 @@ pub fn read(body: &[u8]) -> Result<Asked, BodyError> {
         }
     }
     let query = query.ok_or(BodyError::NotOne)?;
-    let operation = document::read(&query, name.as_deref(), &variables)?;
+    let mut operation = document::read(&query, name.as_deref(), &variables)?;
+    if crate::weaken::is("gate-graphql") {
+        (operation.text, operation.name) = (query, name);
+    }
     Ok(Asked { operation, variables })
 }
 
@@ -88,10 +92,14 @@ impl Asked {
     }
 
     /// The repositories that it names by owner and name; not known where it may
-    /// mean others.
+    /// mean others, or lead from them to others.
     pub fn repositories(&self) -> Value {
+        if !self.operation.stays {
+            return Value::Unknown;
+        }
         let names = self.operation.fields.iter().map(|field| match field.name.as_str() {
-            "__typename" | "__type" | "__schema" | "rateLimit" => Some(None),
+            name if ABOUT_NONE.contains(&name) => Some(None),
+            "viewer" if !self.operation.mutation => Some(None),
             "repository" if !self.operation.mutation => {
                 let arguments = field.arguments.as_ref()?;
                 let part = |name| arguments.get(name).and_then(Json::as_str);

@@ -7,6 +7,7 @@
 //! - `rest`      endpoints: what a method and a path mean
 //! - `graphql`   bodies of GraphQL, and what rules hear of them
 //! - `document`  GraphQL documents: the operation that is meant
+//! - `reach`     whether a query stays with the repositories that it names
 //! - `json`      JSON, read strictly
 //!
 //! A token that an endpoint makes would be a credential in the tool's hands: such
@@ -15,6 +16,7 @@
 pub mod document;
 pub mod graphql;
 mod json;
+mod reach;
 mod rest;
 
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
@@ -27,7 +29,7 @@ use self::graphql::texts;
 use self::rest::{Endpoint, Surface};
 use crate::adapter::follow::{self, Again};
 use crate::body::{self, Body};
-use crate::judge::Part;
+use crate::judge::{Part, Rest};
 use crate::refusal::Refusal;
 use crate::site::{Asked, Keeps, Onward, Redirects, Site, To};
 
@@ -123,12 +125,14 @@ pub(crate) async fn handle(site: &Site, mut asked: Asked) -> Result<Response<Bod
     } else {
         endpoint.check(&asked)?;
         let mut part = endpoint.part(&asked);
-        if part.changes && endpoint.surface == Surface::Rest {
-            let (shown, body) = body::begin(asked.body).await?;
-            asked.body = body;
-            part.shown.push_str(&shown);
+        let mut rest = Rest::Nothing;
+        if part.changes {
+            let asks = site.asks(&[], &part);
+            let shown = body::show(asked.body, &asked.headers, asks).await?;
+            (asked.body, rest) = (shown.body, shown.rest);
+            part.shown.push_str(&shown.text);
         }
-        site.allow(&[], part).await?;
+        site.allow_with(&[], part, rest).await?;
         site.send(Onward::of(asked, &REST)).await?
     };
     follow::answer(site, AGAIN, &method, &headers, answer).await

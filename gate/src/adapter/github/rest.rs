@@ -151,14 +151,21 @@ fn repository(segments: &[String]) -> Value {
             let name = name.strip_suffix(".git").unwrap_or(name);
             texts([format!("{owner}/{name}")], true)
         }
-        ["repositories" | "teams", ..] => Value::Unknown,
-        // A repository may stand further behind: of a team, of stars.
-        [_, rest @ ..] if rest.iter().any(|part| NAMES.contains(part)) => Value::Unknown,
-        _ => Value::Texts(Vec::new()),
+        // About somebody, something general, or gists, which have no name.
+        ["user"] | ["users" | "orgs", _] | ["gists", ..] => Value::Texts(Vec::new()),
+        ["user", part] if OWN.contains(part) => Value::Texts(Vec::new()),
+        ["" | "rate_limit" | "meta" | "versions" | "zen" | "octocat" | "emojis"] => {
+            Value::Texts(Vec::new())
+        }
+        ["gitignore" | "licenses" | "markdown", ..] => Value::Texts(Vec::new()),
+        // Searches, lists of what somebody has, teams, numbers: there may be any in them.
+        _ => Value::Unknown,
     }
 }
 
-const NAMES: [&str; 5] = ["repos", "repositories", "starred", "subscriptions", "installations"];
+/// What of the account is about no repository.
+const OWN: [&str; 6] =
+    ["emails", "gpg_keys", "keys", "orgs", "social_accounts", "ssh_signing_keys"];
 
 /// What stands encoded, as a server reads it; `None` where it is no text.
 fn decode(segment: &str) -> Option<String> {

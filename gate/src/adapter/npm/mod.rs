@@ -17,7 +17,7 @@ use url::Url;
 use self::path::Meaning;
 use crate::adapter::follow::{self, Again};
 use crate::body::{self, Body};
-use crate::judge::Part;
+use crate::judge::{Part, Rest};
 use crate::refusal::Refusal;
 use crate::site::{Asked, Keeps, Onward, Redirects, Site};
 
@@ -80,15 +80,17 @@ pub(crate) async fn handle(site: &Site, mut asked: Asked) -> Result<Response<Bod
     }
     let meaning = path::read(&asked.method, &asked.path)?;
     let mut part = part(site, &asked, &meaning);
+    let mut rest = Rest::Nothing;
     if part.changes {
         if asked.headers.contains_key(CONTENT_ENCODING) {
             return Err(Refusal::Malformed("what is packed cannot be shown: send it as it is"));
         }
-        let (shown, body) = body::begin(asked.body).await?;
-        asked.body = body;
-        part.shown.push_str(&shown);
+        let asks = site.asks(meaning.subcommand(), &part);
+        let shown = body::show(asked.body, &asked.headers, asks).await?;
+        (asked.body, rest) = (shown.body, shown.rest);
+        part.shown.push_str(&shown.text);
     }
-    site.allow(meaning.subcommand(), part).await?;
+    site.allow_with(meaning.subcommand(), part, rest).await?;
     let (method, headers) = (asked.method.clone(), asked.headers.clone());
     let answer = site.send(Onward::of(asked, &KEEPS)).await?;
     // A link of something that changes is not followed, and a token not handed on.
@@ -115,7 +117,10 @@ fn part(site: &Site, asked: &Asked, meaning: &Meaning) -> Part {
     let registry = format!("https://{}{port}", site.host);
     let method = &asked.method;
     let shown = match (&meaning.change, &meaning.package) {
-        (Some(change), Some(package)) => format!("{change} {package} at {registry} ({method})"),
+        // Which version or tag of it is in the path.
+        (Some(change), Some(package)) => {
+            format!("{change} {package} at {registry} ({method} {})", asked.target())
+        }
         _ => format!("{method} {} at {registry}", asked.target()),
     };
     let facts = [

@@ -34,6 +34,7 @@ use tool_protocol::{Code, Refusal};
 
 pub(crate) use self::hold::Held;
 pub(super) use self::hold::heed;
+pub(in crate::broker) use self::question::elsewhere;
 pub(crate) use self::question::{Asker, Because, Question, Requested, show};
 use self::question::{Shown, Site};
 use self::state::{Ask, Grant, State, Word};
@@ -135,7 +136,8 @@ impl Approvals {
     pub(crate) fn standing(&self, question: &Question) -> Option<Answer> {
         let mut state = self.lock();
         state.forget(Instant::now());
-        if let Some(place) = state.words.iter().position(|word| word.digest == question.digest) {
+        let same = |word: &Word| !question.once && word.digest == question.digest;
+        if let Some(place) = state.words.iter().position(same) {
             let word = state.words.remove(place);
             self.keep(&state);
             return Some(word.answer);
@@ -164,6 +166,7 @@ impl Approvals {
         let again = state
             .asks
             .iter_mut()
+            .filter(|_| !question.once)
             .find(|(_, ask)| ask.caller.is_none() && ask.question.digest == question.digest);
         let id = if let Some((id, ask)) = again {
             (ask.caller, ask.left) = (Some(sender), None);
@@ -267,7 +270,11 @@ impl Approvals {
             None => Some(answer),
         };
         let mut told = told;
-        if let Some(answer) = unheard {
+        let once = ask.question.once;
+        if unheard.is_some() && once {
+            told.push_str(": its caller has left, and it is for nobody else");
+        }
+        if let Some(answer) = unheard.filter(|_| !once) {
             told.push_str(": its caller has left; it stays good for the same call for ten minutes");
             state.words.push(Word {
                 digest: ask.question.digest,
@@ -291,7 +298,9 @@ impl Approvals {
     fn leave(&self, waiting: &mut Waiting<'_>) {
         let mut state = self.lock();
         waiting.answer.close();
-        if let Ok(answer) = waiting.answer.try_recv() {
+        if waiting.question.once {
+            state.asks.remove(&waiting.id);
+        } else if let Ok(answer) = waiting.answer.try_recv() {
             // It was given while the caller left.
             let digest = waiting.question.digest;
             state.words.push(Word { digest, answer, until: Instant::now() + LATE });

@@ -38,6 +38,10 @@ pub(crate) struct Question {
     pub(super) site: Site,
     /// Why an approval cannot stand there.
     pub(super) alone: Option<&'static str>,
+    /// It cannot be known again: an answer is for whoever waits for it, or for nobody.
+    pub(super) once: bool,
+    /// What has not happened yet.
+    nothing: &'static str,
     /// In words.
     pub(super) shown: Shown,
 }
@@ -145,8 +149,13 @@ fn alone(verdict: &Verdict) -> Option<&'static str> {
     if !matches!(verdict.rule, RuleId::Rule(_)) {
         return Some("no rule asked, so it would stand for every call that no rule is about");
     }
+    elsewhere(verdict)
+}
+
+/// Why what is approved in a call does not stand for the directory that it was made in.
+pub(in crate::broker) fn elsewhere(call: &Verdict) -> Option<&'static str> {
     // A fact that a module does not have is not known, and says nothing.
-    let mut facts = verdict.facts.iter();
+    let mut facts = call.facts.iter();
     let elsewhere = facts.any(|(name, value)| name == "directories" && !value.is_nothing());
     elsewhere.then_some("the call works in another directory than its own")
 }
@@ -173,10 +182,17 @@ pub(crate) struct Requested {
     pub(crate) to: String,
     /// What it does, a line for each part.
     pub(crate) lines: Vec<String>,
-    /// Where an approval of it may stand: HOST/REPOSITORY, or the host.
-    pub(crate) site: Vec<u8>,
+    /// Where an approval of it may stand: HOST/REPOSITORY, or the host; `None` is where
+    /// the call itself is.
+    pub(crate) site: Option<Vec<u8>>,
     /// All that is known of it, to know it again.
     pub(crate) known: Vec<u8>,
+    /// Bytes of it that no line shows, though their digest is known.
+    pub(crate) unseen: usize,
+    /// There is more that nobody has read: it cannot be known again.
+    pub(crate) once: bool,
+    /// What has not happened to it: `been sent`.
+    pub(crate) nothing: &'static str,
 }
 
 impl Asker {
@@ -202,11 +218,13 @@ impl Asker {
         let (facts, facts_omitted_bytes) = bounded(because.facts.iter().map(Vec::as_slice));
         let (mut wire, mut wire_omitted_bytes) = (Vec::new(), 0);
         let mut repository = self.repository.clone();
-        let mut known = Vec::new();
+        let (mut known, mut once, mut nothing) = (Vec::new(), false, "run");
         if let Some(requested) = requested {
             let lines = std::iter::once(&requested.to).chain(&requested.lines);
             (wire, wire_omitted_bytes) = bounded(lines.map(|line| line.as_bytes()));
-            (repository, known) = (requested.site, requested.known);
+            wire_omitted_bytes = wire_omitted_bytes.saturating_add(requested.unseen);
+            repository = requested.site.unwrap_or(repository);
+            (known, once, nothing) = (requested.known, requested.once, requested.nothing);
         }
         let shown = Shown {
             tool: show(because.tool.as_bytes()),
@@ -233,7 +251,7 @@ impl Asker {
             repository,
         };
         let digest = all_of(&self.digest, &site, &known);
-        Question { peer: self.peer, digest, site, alone: because.alone, shown }
+        Question { peer: self.peer, digest, site, alone: because.alone, once, nothing, shown }
     }
 
     /// The question of whether that request may go on.
@@ -251,9 +269,8 @@ impl Question {
     /// One line for the caller and the log. Whoever reads it may be a program that
     /// does what it is told: it says that nothing has run, and no command.
     pub(super) fn line(&self, id: &str, patience: Duration) -> String {
-        let Shown { rule, at, reason, wire, .. } = &self.shown;
-        let seconds = patience.as_secs_f64();
-        let nothing = if wire.is_empty() { "run" } else { "been sent" };
+        let Shown { rule, at, reason, .. } = &self.shown;
+        let (seconds, nothing) = (patience.as_secs_f64(), self.nothing);
         format!(
             "held, nothing has {nothing}: {reason} [rule {rule}, {at}]; request {id} waits up to {seconds} s for a person's approval"
         )
@@ -263,6 +280,11 @@ impl Question {
     pub(super) fn others(&self) -> Vec<Site> {
         let others = self.shown.also.iter();
         others.map(|rule| Site { rule: rule.clone(), ..self.site.clone() }).collect()
+    }
+
+    /// Whether an answer is for whoever waits, and for nobody later.
+    pub(in crate::broker) fn is_once(&self) -> bool {
+        self.once
     }
 
     /// What the caller could do instead.

@@ -3,14 +3,15 @@
 //! Owns: what is shown of it, and the wait. Its caller is told; the call's own time
 //! stands still. Whoever made the request and ends takes the question along.
 
-use tool_gate::{Part, Request};
+use tool_gate::signing::NO_GATE;
+use tool_gate::{Part, Request, Rest};
 use tool_policy::facts::Value;
 use tool_policy::{Decision, Verdict};
 use tracing::warn;
 
 use super::bench::Bench;
 use crate::broker::Broker;
-use crate::broker::approval::{Answer, Because, Requested};
+use crate::broker::approval::{Answer, Because, Requested, elsewhere};
 use crate::exec::Event;
 use crate::metrics::Approval as Figure;
 
@@ -64,12 +65,17 @@ impl Bench {
         if asked.into_iter().any(|(part, _)| is_anywhere(part)) {
             because.alone = because.alone.or(Some(ANYWHERE));
         }
+        if request.gate == NO_GATE {
+            // What is signed is known by the directory, and the call says which.
+            because.alone = because.alone.or_else(|| self.call.as_ref().and_then(elsewhere));
+        }
         let question = self.asker.asks(because, requested(request, verdicts));
         if let Some(answer) = broker.approvals.standing(&question) {
             return Outcome::Answered(answer);
         }
         let rule = question.rule();
         let instead = question.instead();
+        let once = question.is_once();
         let mut waiting = match broker.approvals.ask(question) {
             Ok(waiting) => waiting,
             Err(refusal) => return Outcome::Unanswered(refusal.message),
@@ -101,6 +107,11 @@ impl Bench {
         });
         let Some(answer) = answer else {
             let seconds = broker.approvals.patience().as_secs_f64();
+            if once {
+                return Outcome::Unanswered(format!(
+                    "nobody answered request {id} within {seconds} s, and it is too long to be known again: repeat the command when somebody is there to answer"
+                ));
+            }
             return Outcome::Unanswered(format!(
                 "nobody answered request {id} within {seconds} s: name the request in your report, and repeat this very command only when you are told that it was approved, within ten minutes of that"
             ));
@@ -150,7 +161,11 @@ fn requested(request: &Request, verdicts: &[Verdict]) -> Requested {
         Some(name) => format!("with the credential {name}"),
         None => "without a credential".to_owned(),
     };
-    let to = format!("{} to {host}:{port}, {with}", adapter.as_str());
+    let signs = request.gate == NO_GATE;
+    let to = match credential {
+        Some(name) if signs => format!("a signature, with the key at {name}"),
+        _ => format!("{} to {host}:{port}, {with}", adapter.as_str()),
+    };
     let asked = parts.iter().zip(verdicts);
     let asked: Vec<_> = asked.filter(|(_, it)| it.decision == Decision::Ask).collect();
     let mut known = format!("{to} {subcommand:?}").into_bytes();
@@ -164,14 +179,21 @@ fn requested(request: &Request, verdicts: &[Verdict]) -> Requested {
             _ => None,
         }
     };
-    // As people name it: github.com, not api.github.com.
+    // What is signed stays here. Else, as people name it: github.com, not api.github.com.
     let named = first("host").unwrap_or_else(|| host.clone().into_bytes());
     let site = match ["repository", "repo", "package"].into_iter().find_map(first) {
-        Some(repository) => [named.as_slice(), b"/", &repository].concat(),
-        None => named,
+        _ if signs => None,
+        Some(repository) => Some([named.as_slice(), b"/", &repository].concat()),
+        None => Some(named),
     };
     let lines = asked.iter().map(|(part, _)| part.shown.clone()).collect();
-    Requested { to, lines, site, known }
+    let (unseen, once) = match request.rest {
+        Rest::Nothing => (0, false),
+        Rest::Digest(bytes) => (bytes, false),
+        Rest::Unread(bytes) => (bytes, true),
+    };
+    let nothing = if signs { "been signed" } else { "been sent" };
+    Requested { to, lines, site, known, unseen, once, nothing }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use tokio::sync::mpsc;
+use tool_gate::signing::NO_GATE;
 use tool_gate::{Answer, Judge, Part, Request};
 use tool_policy::definition::gate::Adapter;
 use tool_policy::{Decision, Verdict, Wire};
@@ -30,7 +31,7 @@ pub(super) struct Bench {
     pub(super) tool: Arc<Tool>,
     pub(super) call_id: String,
     /// What was decided about the call itself.
-    call: Option<Verdict>,
+    pub(super) call: Option<Verdict>,
     pub(super) asker: Asker,
     /// To the caller.
     pub(super) events: Option<mpsc::Sender<Event>>,
@@ -44,6 +45,10 @@ impl Judge for Bench {
         request: &'a Request,
     ) -> Pin<Box<dyn Future<Output = Vec<Answer>> + Send + 'a>> {
         Box::pin(self.decide(request))
+    }
+
+    fn asks(&self, request: &Request) -> bool {
+        self.verdicts(request).iter().any(|verdict| verdict.decision == Decision::Ask)
     }
 
     fn refused(&self, adapter: Option<Adapter>, host: &str, why: &str) {
@@ -103,21 +108,7 @@ impl Bench {
 
     async fn decide(&self, request: &Request) -> Vec<Answer> {
         let Some(broker) = self.broker.upgrade() else { return Vec::new() };
-        let (default, line) = self.default(request);
-        let verdicts: Vec<Verdict> = request
-            .parts
-            .iter()
-            .map(|part| {
-                let wire = Wire {
-                    subcommand: request.subcommand,
-                    facts: &part.facts,
-                    changes: part.changes,
-                    default,
-                    line,
-                };
-                self.tool.policy.judge_wire(&wire, self.call.as_ref())
-            })
-            .collect();
+        let verdicts = self.verdicts(request);
         let asked = verdicts.iter().any(|verdict| verdict.decision == Decision::Ask);
         let outcome = match asked {
             true => Some(self.ask(&broker, request, &verdicts).await),
@@ -127,6 +118,22 @@ impl Bench {
         parts
             .map(|(part, verdict)| self.settle(&broker, request, part, verdict, &outcome))
             .collect()
+    }
+
+    /// What the rules say of each part.
+    fn verdicts(&self, request: &Request) -> Vec<Verdict> {
+        let (default, line) = self.default(request);
+        let each = request.parts.iter().map(|part| {
+            let wire = Wire {
+                subcommand: request.subcommand,
+                facts: &part.facts,
+                changes: part.changes,
+                default,
+                line,
+            };
+            self.tool.policy.judge_wire(&wire, self.call.as_ref())
+        });
+        each.collect()
     }
 
     /// What happens to a change that no rule is about, and where that stands.
@@ -235,7 +242,7 @@ impl Bench {
             tool: &self.tool.name,
             adapter: Some(request.adapter.as_str()),
             host: &request.host,
-            port: Some(request.port),
+            port: (request.gate != NO_GATE).then_some(request.port),
             request: &part.shown,
             changes: part.changes,
             facts: &facts,

@@ -22,6 +22,7 @@ use tool_gate::Judge;
 use tool_gate::adapter::git::Memory;
 use tool_gate::credential::Keeper;
 use tool_gate::grant::{CONNECTIONS, Grant};
+use tool_gate::redact::Live;
 use tool_gate::serve::{Came, connection};
 use tool_gate::upstream::Upstream;
 use tool_policy::Approved;
@@ -94,7 +95,8 @@ impl Broker {
         hear.pause = Some(Arc::clone(&pause));
         let asker = Asker::of(approved.get(), peer, &self.facts.peer(peer));
         let bench = Bench::new(self, &tool, ticket, asker, hear.events.clone(), pause);
-        let served = self.serve(way, &tool, Arc::new(bench));
+        let redact = approved.get().redact.clone();
+        let served = self.serve(way, &tool, redact, Arc::new(bench));
         let underway = self.launch(tool, permit, approved, io, None, ticket)?;
         let ended = self.await_end(underway, hear, ticket).await;
         drop(served);
@@ -117,7 +119,13 @@ impl Broker {
         self.signing.serve(tool, plan, Arc::new(bench))
     }
 
-    fn serve(&self, way: Way, tool: &Tool, judge: Arc<dyn Judge>) -> Served {
+    fn serve(
+        &self,
+        way: Way,
+        tool: &Tool,
+        redact: Option<Arc<Live>>,
+        judge: Arc<dyn Judge>,
+    ) -> Served {
         let Way { push, door, arrivals, .. } = way;
         let grant = Grant {
             door,
@@ -125,6 +133,7 @@ impl Broker {
             push,
             judge,
             credentials: Arc::clone(&self.gates.credentials),
+            redact,
             upstream: Arc::clone(&self.gates.upstream),
             places: Arc::new(Semaphore::new(CONNECTIONS)),
             git: Memory::default(),
