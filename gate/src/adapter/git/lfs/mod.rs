@@ -5,12 +5,14 @@
 //!
 //! - `batch`   which objects, and the reply rewritten
 //! - `object`  one object, there or back
+//! - `message` the two messages of a batch, within bounds
 //! - `handles` the links and tokens of a call
 //!
 //! Must not: hand out a token, or hold an object.
 
 mod batch;
 mod handles;
+mod message;
 mod object;
 
 use hyper::header::{CONTENT_TYPE, HeaderValue};
