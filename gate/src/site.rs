@@ -112,7 +112,8 @@ pub enum To {
     /// Path and query at the gate's host, with the gate's credential.
     Gate(String),
     /// Another URL, without any credential. Whether it may go there at all is for the
-    /// adapter to say; private addresses are refused as everywhere.
+    /// adapter to say; private addresses are refused, those of the gate's `private` too
+    /// where it is no host of the gate's own.
     Elsewhere(Url),
 }
 

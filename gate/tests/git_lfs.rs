@@ -284,3 +284,37 @@ async fn a_batch_that_is_too_large_is_refused_both_ways() {
     let error = answer["objects"][0]["error"]["message"].as_str().unwrap();
     assert!(error.contains("a link that is none"), "{error}");
 }
+
+/// The host of files is named by a reply: in a private network it has to be listed.
+#[tokio::test]
+async fn files_in_a_private_network_are_of_hosts_that_are_listed() {
+    struct Here;
+    impl tool_gate::upstream::Resolve for Here {
+        fn resolve<'a>(&'a self, _host: &'a str) -> tool_gate::upstream::resolve::Resolved<'a> {
+            Box::pin(async { Ok(vec!["127.0.0.1".parse().unwrap()]) })
+        }
+    }
+    let files = Host::saying("inside").await;
+    let oid = "ab".repeat(32);
+    let href = format!("http://files.example:{}/x", files.address.port());
+    let reply = json!({ "objects":
+        [{ "oid": oid, "size": 5, "actions": { "download": { "href": href } } }] });
+    let host = Host::start(move |_| Response::new(Full::new(Bytes::from(reply.to_string())))).await;
+    for (hosts, goes) in [(&["github.com"][..], false), (&["github.com", "files.*"], true)] {
+        let mut gate = stage::gate(tool_policy::definition::gate::Adapter::Git, hosts);
+        gate.lfs = true;
+        gate.upstream = Some(host.url());
+        let upstream = tool_gate::upstream::Upstream::new(Arc::new(Here));
+        let stage = stage::Stage::with(vec![gate], upstream, all()).await;
+        let wanted = json!({ "operation": "download", "objects": [{ "oid": oid, "size": 5 }] });
+        let url = "http://github.com/o/r/info/lfs/objects/batch";
+        let output = stage.curl(&["-d", &wanted.to_string(), url]).await;
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let href = answer["objects"][0]["actions"]["download"]["href"].as_str().unwrap();
+        let output = stage.curl(&[href]).await;
+        let said = text(&output.stdout);
+        assert_eq!(said == "inside", goes, "{hosts:?}: {said}");
+        assert_eq!(said.contains("a private address"), !goes, "{hosts:?}: {said}");
+    }
+    assert_eq!(files.seen().len(), 1);
+}
