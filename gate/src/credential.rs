@@ -17,6 +17,7 @@ use tool_policy::definition::gate::{Credential, Scheme};
 use zeroize::Zeroizing;
 
 pub use self::command::{Run, Running, Task};
+use crate::missing::Told;
 
 /// A value may be this long.
 pub const LONGEST: usize = 16 * 1024;
@@ -53,6 +54,8 @@ pub struct Keeper {
     runner: Option<Arc<dyn Run>>,
     printed: command::Printed,
     warned: file::Warned,
+    /// Those that a host wanted and that were not there.
+    pub(crate) missing: Told,
 }
 
 impl fmt::Debug for Keeper {
@@ -76,6 +79,7 @@ impl Keeper {
             runner,
             printed: command::Printed::default(),
             warned: file::Warned::default(),
+            missing: Told::default(),
         }
     }
 
@@ -104,18 +108,21 @@ impl Keeper {
         }
     }
 
-    /// Adds it to the headers of a request; nothing, where there is none.
+    /// Adds it to the headers of a request; nothing and `false`, where there is none.
     pub(crate) async fn add(
         &self,
         credential: &Credential,
         scheme: &Scheme,
         headers: &mut HeaderMap,
-    ) -> Result<(), CredentialError> {
-        match self.get(credential).await? {
-            Some(secret) if !secret.expose().is_empty() => add::to(headers, scheme, &secret)
-                .map_err(|why| CredentialError::Unusable { name: credential.name(), why }),
-            _ => Ok(()),
-        }
+    ) -> Result<bool, CredentialError> {
+        let secret = self.get(credential).await?;
+        let Some(secret) = secret.filter(|secret| !secret.expose().is_empty()) else {
+            return Ok(false);
+        };
+        self.missing.found(&credential.name());
+        let unusable = |why| CredentialError::Unusable { name: credential.name(), why };
+        add::to(headers, scheme, &secret).map_err(unusable)?;
+        Ok(true)
     }
 }
 

@@ -15,6 +15,7 @@ use crate::body::Body;
 use crate::grant::Grant;
 use crate::hygiene;
 use crate::judge::{Answer, Part, Request};
+use crate::missing;
 use crate::refusal::Refusal;
 
 /// A request of the call, its target checked; nothing of it has been sent on.
@@ -218,13 +219,21 @@ impl Site {
         for (name, value) in extra {
             picked.append(name, value);
         }
-        if let Some(credential) = credential {
-            self.grant.credentials.add(credential, &self.gate.scheme, &mut picked).await?;
+        let credentials = &self.grant.credentials;
+        let mut missing = None;
+        if let Some(credential) = credential
+            && !credentials.add(credential, &self.gate.scheme, &mut picked).await?
+        {
+            missing = Some(credential.name());
         }
         let head = method == Method::HEAD;
         let name = credential.map(|credential| credential.name());
         let upstream = &self.grant.upstream;
         let answer = upstream.send(&route, name, method, &target, picked, body).await?;
-        hygiene::answer::clean(answer, head, keeps, &route, self)
+        let mut answer = hygiene::answer::clean(answer, head, keeps, &route, self)?;
+        if let Some(name) = missing {
+            missing::mark(&mut answer, &credentials.missing, self.gate.adapter, name, &self.host);
+        }
+        Ok(answer)
     }
 }

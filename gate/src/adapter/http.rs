@@ -9,6 +9,7 @@ use tool_policy::facts::{Text, Value};
 
 use crate::body::Body;
 use crate::judge::Part;
+use crate::missing;
 use crate::refusal::Refusal;
 use crate::site::{Asked, Keeps, Onward, Redirects, Site};
 
@@ -74,7 +75,14 @@ pub(crate) async fn handle(site: &Site, asked: Asked) -> Result<Response<Body>, 
     let read = reads && !asked.has_body();
     let shown = format!("{method} http://{}{}", site.host, asked.target());
     site.allow(&[], part(site, method, Some(&asked.path), !read, shown)).await?;
-    site.send(Onward::of(asked, &KEEPS)).await
+    let head = asked.method == Method::HEAD;
+    let answer = site.send(Onward::of(asked, &KEEPS)).await?;
+    Ok(match missing::of(&answer).filter(|_| !head) {
+        Some(missing) => {
+            missing::instead(answer, format!("{missing}\n"), "text/plain; charset=utf-8")
+        }
+        None => answer,
+    })
 }
 
 /// What rules hear of.

@@ -18,6 +18,7 @@ use self::path::Meaning;
 use crate::adapter::follow::{self, Again};
 use crate::body::{self, Body};
 use crate::judge::Part;
+use crate::missing;
 use crate::refusal::Refusal;
 use crate::site::{Asked, Keeps, Onward, Redirects, Site};
 
@@ -92,7 +93,15 @@ pub(crate) async fn handle(site: &Site, mut asked: Asked) -> Result<Response<Bod
     let (method, headers) = (asked.method.clone(), asked.headers.clone());
     let answer = site.send(Onward::of(asked, &KEEPS)).await?;
     // A link of something that changes is not followed, and a token not handed on.
-    follow::answer(site, AGAIN, &method, &headers, answer).await
+    let answer = follow::answer(site, AGAIN, &method, &headers, answer).await?;
+    let missing = missing::of(&answer).filter(|_| method != Method::HEAD);
+    Ok(match missing {
+        Some(missing) => {
+            let said = json!({ "error": missing.to_string() });
+            missing::instead(answer, said.to_string(), "application/json")
+        }
+        None => answer,
+    })
 }
 
 /// The path, without what `upstream` has before each: registries put it into the
