@@ -201,6 +201,33 @@ const MEASURES: &[Measure] = &[
         attacks: &[Own("paths -c '{p} gate_paths'", "the forge was asked: GET /")],
     },
     Measure {
+        name: "gate-redirects",
+        mode: OWNER,
+        also: &[],
+        attacks: &[
+            Own("moved -c '{p} gate_link'", "TOOK a link"),
+            Own("shop -c '{p} gate_link'", "the token"),
+        ],
+    },
+    Measure {
+        name: "gate-elsewhere",
+        mode: OWNER,
+        also: &[],
+        attacks: &[Own("shop -c '{p} gate_followed'", "somebody called: tcp: GET /")],
+    },
+    Measure {
+        name: "gate-links",
+        mode: OWNER,
+        also: &[],
+        attacks: &[Own("large -c '{p} gate_large'", "the token")],
+    },
+    Measure {
+        name: "gate-registry",
+        mode: OWNER,
+        also: &[],
+        attacks: &[Own("shop -c '{p} gate_token'", "the token")],
+    },
+    Measure {
         name: "signing-rules",
         mode: OWNER,
         also: &[],
@@ -271,6 +298,47 @@ upstream = "{forge}"
 private = ["127.0.0.0/8"]
 "#;
 
+/// A host that may send its callers elsewhere.
+const MOVED: &str = r#"
+binary = "/bin/sh"
+default = "allow"
+facts = "none"
+[[gate]]
+adapter = "http"
+hosts = ["api.example"]
+credential = "file:{token}"
+upstream = "{forge}"
+private = ["127.0.0.0/8", "::1/128"]
+default = "allow"
+"#;
+
+/// A registry.
+const SHOP: &str = r#"
+binary = "/bin/sh"
+default = "allow"
+facts = "none"
+[[gate]]
+adapter = "npm"
+hosts = ["registry.npmjs.org"]
+credential = "file:{token}"
+upstream = "{forge}"
+private = ["127.0.0.0/8", "::1/128"]
+"#;
+
+/// A forge with large files.
+const LARGE: &str = r#"
+binary = "/bin/sh"
+default = "allow"
+facts = "none"
+[[gate]]
+adapter = "git"
+hosts = ["github.com"]
+credential = "file:{token}"
+upstream = "{forge}"
+private = ["127.0.0.0/8"]
+lfs = true
+"#;
+
 /// Nothing is signed.
 const SIGNED: &str = r#"
 binary = "/usr/bin/git"
@@ -283,7 +351,7 @@ key = "file:{base}/key"
 default = "deny"
 "#;
 
-const TOOLS: [(&str, &str); 8] = [
+const TOOLS: [(&str, &str); 11] = [
     ("sh", SH),
     ("net", NET),
     ("git", GIT),
@@ -291,6 +359,9 @@ const TOOLS: [(&str, &str); 8] = [
     ("tunnel", TUNNEL),
     ("forced", FORCED),
     ("paths", PATHS),
+    ("moved", MOVED),
+    ("shop", SHOP),
+    ("large", LARGE),
     ("signed", SIGNED),
 ];
 

@@ -138,6 +138,13 @@ fn rewrite(
         let number = site.grant().git.handles.keep(link);
         let mut told = Map::new();
         told.insert("href".into(), json!(format!("{base}{number}")));
+        if crate::weaken::is("gate-links") {
+            told.insert("href".into(), json!(said.href));
+            let headers = said.header.iter().flat_map(|headers| &headers.0);
+            let headers: Map<_, _> =
+                headers.map(|(name, value)| (name.clone(), json!(value))).collect();
+            told.insert("header".into(), Value::Object(headers));
+        }
         if let Some(seconds) = said.expires_in {
             told.insert("expires_in".into(), json!(seconds));
         }
