@@ -17,6 +17,7 @@ use tool_policy::definition::gate::{Credential, Scheme};
 use zeroize::Zeroizing;
 
 pub use self::command::{Run, Running, Task};
+use crate::missing::Told;
 use crate::redact::Live;
 
 /// A value may be this long.
@@ -54,6 +55,8 @@ pub struct Keeper {
     runner: Option<Arc<dyn Run>>,
     printed: command::Printed,
     warned: file::Warned,
+    /// Those that a host wanted and that were not there.
+    pub(crate) missing: Told,
 }
 
 impl fmt::Debug for Keeper {
@@ -77,6 +80,7 @@ impl Keeper {
             runner,
             printed: command::Printed::default(),
             warned: file::Warned::default(),
+            missing: Told::default(),
         }
     }
 
@@ -105,23 +109,25 @@ impl Keeper {
         }
     }
 
-    /// Adds it to the headers of a request; nothing, where there is none. From then on
-    /// it is taken out of the output, where any is.
+    /// Adds it to the headers of a request; nothing and `false`, where there is none. From
+    /// then on it is taken out of the output, where any is.
     pub(crate) async fn add(
         &self,
         credential: &Credential,
         scheme: &Scheme,
         headers: &mut HeaderMap,
         redact: Option<&Live>,
-    ) -> Result<(), CredentialError> {
+    ) -> Result<bool, CredentialError> {
         let Some(secret) = self.get(credential).await?.filter(|it| !it.expose().is_empty()) else {
-            return Ok(());
+            return Ok(false);
         };
+        self.missing.found(&credential.name());
         let unusable = |why| CredentialError::Unusable { name: credential.name(), why };
         if let Some(Err(_more)) = redact.map(|live| live.learn(&secret)) {
             return Err(unusable("there were more values in this call than can be redacted"));
         }
-        add::to(headers, scheme, &secret).map_err(unusable)
+        add::to(headers, scheme, &secret).map_err(unusable)?;
+        Ok(true)
     }
 }
 

@@ -40,6 +40,17 @@ pub enum Rest {
     Unread(usize),
 }
 
+impl Rest {
+    /// Where the lines say what the bytes are that they do not show.
+    pub(crate) fn named(self) -> Rest {
+        match self {
+            Rest::Nothing => Rest::Nothing,
+            Rest::Digest(_) => Rest::Digest(0),
+            Rest::Unread(_) => Rest::Unread(0),
+        }
+    }
+}
+
 /// One thing that a request does.
 #[derive(Debug, Clone)]
 pub struct Part {

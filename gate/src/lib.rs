@@ -8,6 +8,7 @@
 //! - `grant`       what one call may do
 //! - `judge`       who decides, and what it is shown
 //! - `credential`  where secrets are, and keeping them
+//! - `missing`     a host that wants a credential which is not there
 //! - `upstream`    names to addresses, connections, TLS
 //! - `serve`       the main path: one connection of a call, request by request
 //! - `hygiene`     what is taken from a message before anybody looks at it
@@ -30,6 +31,7 @@ pub mod door;
 pub mod grant;
 mod hygiene;
 pub mod judge;
+mod missing;
 pub mod redact;
 pub mod refusal;
 pub mod serve;

@@ -15,6 +15,7 @@ use crate::body::Body;
 use crate::grant::Grant;
 use crate::hygiene;
 use crate::judge::{Answer, Part, Request, Rest};
+use crate::missing;
 use crate::refusal::Refusal;
 
 /// A request of the call, its target checked; nothing of it has been sent on.
@@ -112,7 +113,8 @@ pub enum To {
     /// Path and query at the gate's host, with the gate's credential.
     Gate(String),
     /// Another URL, without any credential. Whether it may go there at all is for the
-    /// adapter to say; private addresses are refused as everywhere.
+    /// adapter to say; private addresses are refused, those of the gate's `private` too
+    /// where it is no host of the gate's own.
     Elsewhere(Url),
 }
 
@@ -252,14 +254,21 @@ impl Site {
         for (name, value) in extra {
             picked.append(name, value);
         }
-        if let Some(credential) = credential {
-            let (scheme, redact) = (&self.gate.scheme, self.grant.redact.as_deref());
-            self.grant.credentials.add(credential, scheme, &mut picked, redact).await?;
+        let (credentials, redact) = (&self.grant.credentials, self.grant.redact.as_deref());
+        let mut missing = None;
+        if let Some(credential) = credential
+            && !credentials.add(credential, &self.gate.scheme, &mut picked, redact).await?
+        {
+            missing = Some(credential.name());
         }
         let head = method == Method::HEAD;
         let name = credential.map(|credential| credential.name());
         let upstream = &self.grant.upstream;
         let answer = upstream.send(&route, name, method, &target, picked, body).await?;
-        hygiene::answer::clean(answer, head, keeps, &route, self)
+        let mut answer = hygiene::answer::clean(answer, head, keeps, &route, self)?;
+        if let Some(name) = missing {
+            missing::mark(&mut answer, &credentials.missing, self.gate.adapter, name, &self.host);
+        }
+        Ok(answer)
     }
 }

@@ -232,3 +232,35 @@ async fn tunnels_to_private_addresses_are_refused_too() {
     }
     assert_eq!(host.seen().len(), 0);
 }
+
+/// Where an answer leads is the host's to say: it must not lead into a network that the
+/// gate lists for its own hosts.
+#[tokio::test]
+async fn a_redirect_that_is_followed_here_does_not_lead_into_private_networks() {
+    let inner = Host::saying("what is inside").await;
+    let port = inner.address.port();
+    for (to, goes) in [
+        (format!("http://other.example:{port}/"), false),
+        (format!("http://localhost:{port}/"), false),
+        (format!("http://127.0.0.2:{port}/"), false),
+        (format!("http://[::ffff:127.0.0.1]:{port}/"), false),
+        // The gate's own host, under another port.
+        (format!("http://127.0.0.1:{port}/"), true),
+    ] {
+        let location = to.clone();
+        let registry = Host::start(move |_| {
+            let answer = hyper::Response::builder().status(302).header("location", &location);
+            answer.body(Default::default()).unwrap()
+        })
+        .await;
+        let mut npm = gate(Adapter::Npm, &["registry.example"]);
+        npm.upstream = Some(registry.url());
+        let (stage, _) = stage(npm, &[&["127.0.0.1"]]).await;
+        let url = "http://registry.example/left/-/left-1.0.0.tgz";
+        let output = stage.curl(&["-w", " %{http_code}", url]).await;
+        let said = text(&output.stdout);
+        assert_eq!(said.ends_with("what is inside 200"), goes, "{to}: {said}");
+        assert_eq!(said.contains("a private address"), !goes, "{to}: {said}");
+    }
+    assert_eq!(inner.seen().len(), 1);
+}

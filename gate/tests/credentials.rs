@@ -198,3 +198,37 @@ async fn without_its_credential_a_request_goes_on_bare_or_not_at_all() {
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
     assert!(Keeper::default().get(&Credential::File(file)).await.unwrap().is_some());
 }
+
+#[tokio::test]
+async fn curl_says_which_credential_is_not_there() {
+    let host = Host::start(|seen| {
+        let status = seen.line.rsplit('/').next().unwrap().parse::<u16>().unwrap();
+        let answer = hyper::Response::builder().status(status).header("content-encoding", "br");
+        answer.body("what the host says".into()).unwrap()
+    })
+    .await;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("token");
+    let mut with = gate(Adapter::Http, &["api.example.com"]);
+    (with.upstream, with.credential) = (Some(host.url()), Some(Credential::File(path.clone())));
+    let stage = Stage::new(vec![with]).await;
+    let asked = async |args: &[&str], status: u16| {
+        let url = format!("http://api.example.com/{status}");
+        let output = stage.curl(&[args, &["-w", " %{http_code}", &url]].concat()).await;
+        text(&output.stdout).to_owned()
+    };
+    for (status, canonical) in [(401, "401 Unauthorized"), (403, "403 Forbidden")] {
+        let said = format!(
+            "the broker has no log-in for api.example.com, which answers {canonical}: the credential file:{} is not there, or empty; tell who runs the broker\n {status}",
+            path.display()
+        );
+        assert_eq!(asked(&[], status).await, said);
+        let head = asked(&["-I"], status).await;
+        assert!(head.contains(&format!("HTTP/1.1 {status}")) && !head.contains("broker"), "{head}");
+    }
+    for status in [200, 404, 500] {
+        assert_eq!(asked(&[], status).await, format!("what the host says {status}"));
+    }
+    std::fs::write(&path, "canary").unwrap();
+    assert_eq!(asked(&[], 403).await, "what the host says 403");
+}

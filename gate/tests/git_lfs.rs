@@ -206,3 +206,115 @@ async fn uploads_need_a_push_and_the_rules() {
     assert!(reply["message"].as_str().unwrap().contains("this branch is kept"), "{reply}");
     assert_eq!(town.forge.count("/info/lfs"), 0);
 }
+
+/// A batch is a message that is read whole: what is longer or has more objects is not
+/// taken, from the tool or from the host, and nobody waits for its end.
+#[tokio::test]
+async fn a_batch_that_is_too_large_is_refused_both_ways() {
+    let oid = |at: usize| format!("{at:064x}");
+    let object = |at: usize| json!({ "oid": oid(at), "size": 1 });
+    let reply: Arc<Mutex<String>> = Arc::default();
+    let said = Arc::clone(&reply);
+    let host =
+        Host::start(move |_| Response::new(Full::new(Bytes::from(said.lock().unwrap().clone()))))
+            .await;
+    let mut gate = stage::gate(tool_policy::definition::gate::Adapter::Git, &["github.com"]);
+    gate.lfs = true;
+    gate.upstream = Some(host.url());
+    let stage = stage::Stage::of(
+        vec![gate],
+        tool_gate::upstream::Upstream::default(),
+        false,
+        tool_gate::serve::Came::Proxy,
+        all(),
+    )
+    .await;
+    let dir = tempfile::tempdir().unwrap();
+    let ask = async |text: String| {
+        let path = dir.path().join("batch");
+        std::fs::write(&path, text).unwrap();
+        let data = format!("@{}", path.display());
+        let url = "http://github.com/o/r.git/info/lfs/objects/batch";
+        let output = stage.curl(&["-H", "Expect:", "--data-binary", &data, url]).await;
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let wanted = |count: usize| {
+        let objects: Vec<Value> = (0..count).map(object).collect();
+        json!({ "operation": "download", "objects": objects })
+    };
+    let deep = format!("{}{}", "[".repeat(90_000), "]".repeat(90_000));
+    let long = "x".repeat(300_000);
+    for (text, why) in [
+        (wanted(1001).to_string(), "is not what git-lfs sends"),
+        (format!(r#"{{"x":"{long}"}}"#), "longer than the 262144 bytes"),
+        (deep.clone(), "is not what git-lfs sends"),
+    ] {
+        let answer = ask(text).await;
+        assert!(answer["message"].as_str().unwrap().contains(why), "{answer}");
+    }
+    assert!(host.seen().is_empty());
+    let found = |at: usize| {
+        let href = format!("https://files.example/{at}");
+        json!({ "oid": oid(at), "actions": { "download": { "href": href } } })
+    };
+    let answer = |count: usize| {
+        let all: Vec<Value> = (0..count).map(found).collect();
+        json!({ "objects": all }).to_string()
+    };
+    let long = "x".repeat(5_000_000);
+    for text in [
+        answer(1001),
+        format!(r#"{{"objects":[],"x":"{long}"}}"#),
+        format!(r#"{{"objects":{deep}}}"#),
+        r#"{"objects":[],"objects":[]}"#.to_owned(),
+    ] {
+        *reply.lock().unwrap() = text;
+        let answer = ask(wanted(1).to_string()).await;
+        let message = answer["message"].as_str().unwrap();
+        assert!(message.contains("github.com answers what is no batch"), "{message}");
+    }
+    *reply.lock().unwrap() = answer(1000);
+    let answer = ask(wanted(1000).to_string()).await;
+    assert_eq!(answer["objects"].as_array().unwrap().len(), 1000);
+    // What the host says beside is passed over, and a link of it is not too long.
+    *reply.lock().unwrap() = json!({ "objects": [{ "oid": oid(0), "actions":
+        { "download": { "href": format!("https://files.example/{}", "x".repeat(40_000)) } } }] })
+    .to_string();
+    let answer = ask(wanted(1).to_string()).await;
+    let error = answer["objects"][0]["error"]["message"].as_str().unwrap();
+    assert!(error.contains("a link that is none"), "{error}");
+}
+
+/// The host of files is named by a reply: in a private network it has to be listed.
+#[tokio::test]
+async fn files_in_a_private_network_are_of_hosts_that_are_listed() {
+    struct Here;
+    impl tool_gate::upstream::Resolve for Here {
+        fn resolve<'a>(&'a self, _host: &'a str) -> tool_gate::upstream::resolve::Resolved<'a> {
+            Box::pin(async { Ok(vec!["127.0.0.1".parse().unwrap()]) })
+        }
+    }
+    let files = Host::saying("inside").await;
+    let oid = "ab".repeat(32);
+    let href = format!("http://files.example:{}/x", files.address.port());
+    let reply = json!({ "objects":
+        [{ "oid": oid, "size": 5, "actions": { "download": { "href": href } } }] });
+    let host = Host::start(move |_| Response::new(Full::new(Bytes::from(reply.to_string())))).await;
+    for (hosts, goes) in [(&["github.com"][..], false), (&["github.com", "files.*"], true)] {
+        let mut gate = stage::gate(tool_policy::definition::gate::Adapter::Git, hosts);
+        gate.lfs = true;
+        gate.upstream = Some(host.url());
+        let upstream = tool_gate::upstream::Upstream::new(Arc::new(Here));
+        let stage = stage::Stage::with(vec![gate], upstream, all()).await;
+        let wanted = json!({ "operation": "download", "objects": [{ "oid": oid, "size": 5 }] });
+        let url = "http://github.com/o/r/info/lfs/objects/batch";
+        let output = stage.curl(&["-d", &wanted.to_string(), url]).await;
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let href = answer["objects"][0]["actions"]["download"]["href"].as_str().unwrap();
+        let output = stage.curl(&[href]).await;
+        let said = text(&output.stdout);
+        assert_eq!(said == "inside", goes, "{hosts:?}: {said}");
+        assert_eq!(said.contains("a private address"), !goes, "{hosts:?}: {said}");
+    }
+    assert_eq!(files.seen().len(), 1);
+}

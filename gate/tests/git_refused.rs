@@ -316,3 +316,53 @@ async fn each_repository_has_the_credential_of_its_own_gate() {
         assert_eq!(one.headers.contains_key("authorization"), known(&one.line), "{}", one.line);
     }
 }
+
+/// Where a host wants a credential that is not there, git says which one: it would ask
+/// for a password at 401, and only find nothing at 404.
+#[tokio::test]
+async fn git_says_which_credential_is_not_there() {
+    for git in gits() {
+        let town = Town::with(git, true, all(), |gate| gate.lfs = true).await;
+        town.cloned().await;
+        town.commit("work", "two", "two\n").await;
+        for content in [None, Some("\n")] {
+            match content {
+                None => std::fs::remove_file(town.path("token")).unwrap(),
+                Some(text) => std::fs::write(town.path("token"), text).unwrap(),
+            }
+            let said = format!(
+                "remote: the broker has no log-in for github.com, which answers 401 Unauthorized: the credential file:{} is not there, or empty; tell who runs the broker",
+                town.path("token").display()
+            );
+            for args in [&["ls-remote", "origin"][..], &["fetch"], &["push"]] {
+                let outcome = town.run(args, "work").await;
+                assert_eq!(outcome.code, 128, "{outcome:?}");
+                assert!(outcome.err.contains(&said), "{}", outcome.err);
+                for asked in ["Username", "Password", "terminal prompts", "RPC failed"] {
+                    assert!(!outcome.err.contains(asked), "{}", outcome.err);
+                }
+            }
+            let url = "http://github.com/o/r.git/info/lfs/objects/batch";
+            let batch = r#"{"operation":"download","objects":[]}"#;
+            let output = town.stage.curl(&["-d", batch, url]).await;
+            assert!(stage::text(&output.stdout).contains("is not there, or empty"), "{output:?}");
+        }
+        let host = stage::Host::start(|_| {
+            hyper::Response::builder().status(404).body("Repository not found.".into()).unwrap()
+        })
+        .await;
+        let gone = Town::with(git, true, all(), |gate| {
+            gate.upstream = Some(host.url());
+            gate.credential =
+                Some(tool_policy::definition::gate::Credential::File("/nonexistent/token".into()));
+        })
+        .await;
+        let outcome = gone.run(&["ls-remote", "https://github.com/o/r"], ".").await;
+        let said = "which answers 404 Not Found: the credential file:/nonexistent/token is";
+        assert!(outcome.code == 128 && outcome.err.contains(said), "{outcome:?}");
+        // Where it is there, what the host says is what git says.
+        let there = Town::with(git, true, all(), |gate| gate.upstream = Some(host.url())).await;
+        let outcome = there.run(&["ls-remote", "https://github.com/o/r"], ".").await;
+        assert!(!outcome.err.contains("the broker"), "{outcome:?}");
+    }
+}

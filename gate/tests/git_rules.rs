@@ -88,3 +88,53 @@ async fn the_shipped_rules_hold_for_what_a_push_really_does() {
         assert_eq!(ruled(&["push", "origin", "v1"]).await, "ask push-tags");
     }
 }
+
+#[tokio::test]
+async fn a_ref_or_an_option_that_means_more_to_a_host_asks() {
+    for git in gits() {
+        let town = Town::new(git, shipped()).await;
+        town.cloned().await;
+        town.commit("work", "two", "two\n").await;
+        let ruled = async |args: &[&str]| {
+            let outcome = town.run(args, "work").await;
+            let rule = outcome.err.lines().find_map(|line| line.strip_prefix("remote: rule: "));
+            let rule = rule.map(|rule| rule.trim().to_owned());
+            assert_eq!(outcome.code, i32::from(rule.is_some()), "{args:?}: {outcome:?}");
+            rule.unwrap_or_default()
+        };
+        for name in [
+            "refs/for/main",
+            "refs/for/main/topic",
+            "refs/for/main%submit",
+            "refs/for-review/main",
+            "refs/drafts/release/1",
+            "refs/publish/main",
+            "refs/changes/01/1/1",
+            "refs/meta/config",
+            "refs/pull/1/head",
+            "refs/merge-requests/1/head",
+            "refs/heads-of/main",
+            "refs/remotes/origin/main",
+            "refs/stash/x",
+        ] {
+            let to = format!("HEAD:{name}");
+            assert_eq!(ruled(&["push", "origin", &to]).await, "ask push-other-ref", "{name}");
+            let also = ["push", "origin", "HEAD:refs/heads/feature", &to];
+            assert_eq!(ruled(&also).await, "ask push-other-ref", "{name}");
+            assert_eq!(town.forge.tip("o/r", name), "");
+        }
+        assert_eq!(town.forge.tip("o/r", "refs/heads/feature"), "");
+        assert_eq!(ruled(&["push", "origin", "HEAD:refs/notes/commits"]).await, "");
+        // Of an argument, and of a configuration that no argument shows.
+        let merge = "merge_request.merge_when_pipeline_succeeds";
+        for options in [&[merge][..], &["a", "b", "c", merge], &[""]] {
+            let mut args = vec!["push", "origin", "HEAD:feature"];
+            args.extend(options.iter().flat_map(|option| ["-o", option]));
+            assert_eq!(ruled(&args).await, "ask push-option", "{options:?}");
+        }
+        town.good(&["config", "push.pushOption", "repo.private=false"], "work").await;
+        assert_eq!(ruled(&["push", "origin", "HEAD:feature"]).await, "ask push-option");
+        let none = ["-c", "push.pushOption=", "push", "origin", "HEAD:feature"];
+        assert_eq!(ruled(&none).await, "");
+    }
+}

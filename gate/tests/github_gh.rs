@@ -392,3 +392,28 @@ async fn an_enterprise_host_is_served_beneath_its_api() {
     let output = day.gh(&["api", "https://ghe.example/o/r/settings"]).await;
     assert!(text(&output.stderr).contains("refused by the broker"), "{}", text(&output.stderr));
 }
+
+#[tokio::test]
+async fn gh_says_which_credential_is_not_there() {
+    if !has_gh() {
+        return;
+    }
+    let day = Day::new().await;
+    std::fs::remove_file(day.path("token")).unwrap();
+    let name = format!("file:{}", day.path("token").display());
+    for (line, said) in [
+        ("api repos/o/r", "gh: Not Found (the broker has no log-in for "),
+        ("api repos/o/r", "which answers 404 Not Found: the credential "),
+        ("pr list", "Requires authentication (the broker has no log-in"),
+        ("pr create --title t --body b --base main --head fresh", "is not there, or empty"),
+    ] {
+        let output = day.gh(&line.split(' ').collect::<Vec<_>>()).await;
+        let error = text(&output.stderr);
+        assert!(!output.status.success() && error.contains(said), "{line}: {error}");
+        assert!(error.contains(&name), "{line}: {error}");
+    }
+    std::fs::write(day.path("token"), TOKEN).unwrap();
+    day.works("api repos/o/r").await;
+    let output = day.gh(&["api", "nothing"]).await;
+    assert!(!text(&output.stderr).contains("the broker"), "{}", text(&output.stderr));
+}

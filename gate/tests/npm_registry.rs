@@ -210,3 +210,18 @@ async fn a_projects_own_npmrc_leads_nowhere() {
     assert!(!output.status.success(), "{}", text(&output.stdout));
     assert_eq!(thief.seen().len(), 0, "{:?}", thief.seen());
 }
+
+#[tokio::test]
+async fn npm_says_which_credential_is_not_there() {
+    let Some(shop) = Shop::new().await else { return };
+    shop.fill().await;
+    shop.folder("left", &[("package.json", r#"{"name":"left","version":"1.0.1"}"#)]);
+    std::fs::remove_file(shop.path("token")).unwrap();
+    let said = format!("the credential file:{} is not there", shop.path("token").display());
+    for line in ["publish", "view @own/priv"] {
+        let output = shop.npm("left", line).await;
+        let error = text(&output.stderr);
+        assert!(!output.status.success() && error.contains(&said), "{line}: {error}");
+    }
+    shop.works("left", "view left").await;
+}

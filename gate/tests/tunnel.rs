@@ -275,3 +275,129 @@ async fn a_tunnel_ends_with_its_call() {
     }
     panic!("the host still has its end");
 }
+
+/// A host that answers the first bytes with these, keeps what comes, and gives it back
+/// once its caller has ended.
+async fn answering(first: Vec<u8>) -> (std::net::SocketAddr, Arc<std::sync::Mutex<Vec<u8>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let got: Arc<std::sync::Mutex<Vec<u8>>> = Arc::default();
+    let kept = Arc::clone(&got);
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let (kept, first) = (Arc::clone(&kept), first.clone());
+            tokio::spawn(async move {
+                let mut piece = [0; 4096];
+                let mut begun = false;
+                while let Ok(count @ 1..) = stream.read(&mut piece).await {
+                    kept.lock().unwrap().extend_from_slice(&piece[..count]);
+                    if !begun {
+                        // In pieces, as it may come.
+                        for part in first.chunks(30) {
+                            stream.write_all(part).await.unwrap();
+                            tokio::time::sleep(Duration::from_millis(5)).await;
+                        }
+                    }
+                    begun = true;
+                }
+            });
+        }
+    });
+    (address, got)
+}
+
+/// A ServerHello: one that asks for another hello, or not.
+fn server_hello(retry: bool) -> Vec<u8> {
+    let digest = <sha2::Sha256 as sha2::Digest>::digest(b"HelloRetryRequest");
+    let random = if retry { digest.to_vec() } else { vec![7; 32] };
+    let body = [&[3, 3][..], &random, &[0, 0x13, 1, 0, 0, 6, 0, 43, 0, 2, 3, 4]].concat();
+    let message = [&[2, 0, 0, body.len() as u8][..], &body].concat();
+    [&[22, 3, 3, 0, message.len() as u8][..], &message].concat()
+}
+
+/// Means nothing, and stands before a second hello.
+const CHANGE: [u8; 6] = [20, 3, 3, 0, 1, 1];
+
+#[tokio::test]
+async fn a_second_hello_is_for_the_same_name() {
+    let asks = server_hello(true);
+    let (address, got) = answering(asks.clone()).await;
+    let stage = Stage::new(vec![to(address, "a.example.com")]).await;
+    let (good, bad) = (hello("a.example.com"), hello("b.example.com"));
+    let early = [&[23, 3, 3, 0, 3][..], b"abc"].concat();
+    let cases: [(&str, Vec<u8>, bool); 7] = [
+        ("the same name", [&CHANGE[..], &good].concat(), true),
+        ("the same in pieces", in_pieces(&good, 11), true),
+        ("with early data", [&CHANGE[..], &early, &good, &early].concat(), true),
+        ("another name", bad.clone(), false),
+        ("another name, as it is sent", [&CHANGE[..], &bad].concat(), false),
+        ("in pieces", [&CHANGE[..], &in_pieces(&bad, 1)].concat(), false),
+        ("with early data", [&CHANGE[..], &early, &bad].concat(), false),
+    ];
+    for (what, then, passes) in cases {
+        // After the host's answer, and without waiting for it.
+        for waits in [true, false] {
+            let (mut stream, _) = connect(&stage, "a.example.com:443").await;
+            stream.write_all(&good).await.unwrap();
+            let mut answer = vec![0; asks.len()];
+            if waits {
+                stream.read_exact(&mut answer).await.unwrap();
+            }
+            stream.write_all(&then).await.unwrap();
+            if !waits {
+                stream.read_exact(&mut answer).await.unwrap();
+            }
+            assert_eq!(answer, asks, "{what}");
+            if passes {
+                stream.write_all(b"and more").await.unwrap();
+                let all = [&good[..], &then, b"and more"].concat();
+                for _ in 0..200 {
+                    if got.lock().unwrap().len() >= all.len() {
+                        break;
+                    }
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                assert!(got.lock().unwrap().split_off(0) == all, "{what}");
+            } else {
+                assert_eq!(rest(&mut stream).await, [21, 3, 3, 0, 2, 2, 112], "{what}");
+                let got = got.lock().unwrap().split_off(0);
+                assert!(!got.windows(13).any(|part| part == b"b.example.com"), "{what}");
+            }
+        }
+    }
+    assert_eq!(stage.refused().len(), 8);
+}
+
+/// Where the host is content with the first, nobody looks at what follows: in TLS 1.2 it
+/// is encrypted in records of the same kind.
+#[tokio::test]
+async fn what_follows_a_hello_that_was_taken_is_not_looked_at() {
+    let takes = server_hello(false);
+    let (address, got) = answering(takes.clone()).await;
+    let stage = Stage::new(vec![to(address, "a.example.com")]).await;
+    let (mut stream, _) = connect(&stage, "a.example.com:443").await;
+    let first = hello("a.example.com");
+    stream.write_all(&first).await.unwrap();
+    let mut answer = vec![0; takes.len()];
+    stream.read_exact(&mut answer).await.unwrap();
+    let then = [&CHANGE[..], &[22, 3, 3, 0, 4, 1, 0, 0, 9]].concat();
+    stream.write_all(&then).await.unwrap();
+    stream.shutdown().await.unwrap();
+    assert_eq!(rest(&mut stream).await, b"");
+    assert!(got.lock().unwrap().split_off(0) == [first, then].concat());
+}
+
+/// curl has no key for the one group that this host takes, and says its hello again.
+#[tokio::test]
+async fn curl_is_asked_for_another_hello_and_goes_on() {
+    let certificates = Certificates::of(&["a.example.com"]);
+    let mut provider = rustls::crypto::ring::default_provider();
+    provider.kx_groups = vec![rustls::crypto::ring::kx_group::SECP384R1];
+    let host = Host::with(Some(certificates.by(provider)), |_| saying("inside")).await;
+    let stage = Stage::new(vec![to(host.address, "a.example.com")]).await;
+    let ca = certificates.ca();
+    let args = ["--tlsv1.3", "--cacert", ca.to_str().unwrap(), "https://a.example.com/"];
+    let output = stage.curl(&args).await;
+    assert_eq!(text(&output.stdout), "inside", "{}", text(&output.stderr));
+}

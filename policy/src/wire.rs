@@ -195,6 +195,7 @@ const GIT: &[Fact] = &[
     fact("delete", Kind::Flag, "the ref is deleted"),
     fact("tags", Kind::Texts, "the tag that changes, without refs/tags/"),
     fact("unclear", Kind::Flag, "as for a call; on the wire every ref is named"),
+    fact("push_option", Kind::Texts, "the words of `push -o`: what the host is to do beside"),
 ];
 
 #[rustfmt::skip]

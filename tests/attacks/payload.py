@@ -671,6 +671,31 @@ def gate_paths():
     """Another path than those that the gate lists."""
     through_gate(ask("GET http://api.example/o/../private/secrets", "api.example"))
 
+def gate_link():
+    """A link of a host's to a place that no gate lists: whoever has it needs no log-in."""
+    for place in ("api.example/x", "registry.npmjs.org/left/-/left-1.0.0.tgz"):
+        answer = through_gate(ask(f"GET http://{place}?to=http://elsewhere.example/", place.split("/")[0]))
+        if b"signature=" in answer:
+            got("GOT! a link", answer)
+
+def gate_followed():
+    """A link that the gate follows, into a network that it has for other hosts."""
+    through_gate(ask(f"GET http://registry.npmjs.org/left/-/left-1.0.0.tgz?to=http://localhost:{WORLD['port']}/", "registry.npmjs.org"))
+
+def gate_large():
+    """What a host gives for large files: links, and tokens for them."""
+    batch = json.dumps({"operation": "download", "objects": [{"oid": "ab" * 32, "size": 1}]})
+    answer = through_gate(ask("POST http://github.com/o/r.git/info/lfs/objects/batch", "github.com",
+                              f"Content-Length: {len(batch)}\r\n"), batch)
+    if b"signature=" in answer:
+        got("GOT! a link of a large file", answer)
+
+def gate_token():
+    """A page of the registry that makes a token."""
+    answer = through_gate(ask("POST http://registry.npmjs.org/-/npm/v1/tokens", "registry.npmjs.org", "Content-Length: 2\r\n"), "{}")
+    if b'"token"' in answer:
+        got("GOT! a token", answer)
+
 def gate_private():
     """A name that leads to this machine."""
     through_gate(ask(f"GET http://localhost:{WORLD['port']}/", f"localhost:{WORLD['port']}"))

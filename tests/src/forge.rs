@@ -126,9 +126,37 @@ impl Forge {
             let head = "HTTP/1.1 401 Who\r\nWWW-Authenticate: Basic realm=\"forge\"\r\nContent-Length: 0\r\n\r\n";
             return to.write_all(head.as_bytes()).ok();
         }
+        if let Some(said) = self.beside(&line) {
+            return to.write_all(said.as_bytes()).ok();
+        }
         let (head, reply) = self.backend(&line, &value, &body)?;
         to.write_all(&head).ok()?;
         to.write_all(&reply).ok()
+    }
+
+    /// What attacks ask of it beside git: a link elsewhere (`?to=URL`), a batch of large
+    /// files, a registry's page that makes tokens. What is secret in each is the password.
+    fn beside(&self, line: &str) -> Option<String> {
+        let secret = &self.password;
+        if let Some((_, to)) = line.split_once("?to=") {
+            return Some(format!(
+                "HTTP/1.1 302 Found\r\nLocation: {to}?signature={secret}\r\nContent-Length: 0\r\n\r\n"
+            ));
+        }
+        let body = match line {
+            "POST /-/npm/v1/tokens" => serde_json::json!({ "token": secret }),
+            line if line.ends_with("/info/lfs/objects/batch") => {
+                let href = format!("http://files.example/x?signature={secret}");
+                let header = serde_json::json!({ "Authorization": format!("Bearer {secret}") });
+                let download = serde_json::json!({ "href": href, "header": header });
+                let object = serde_json::json!({ "oid": "ab".repeat(32), "size": 1,
+                    "actions": { "download": download } });
+                serde_json::json!({ "objects": [object] })
+            }
+            _ => return None,
+        };
+        let body = body.to_string();
+        Some(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
     }
 
     fn knows(&self, authorization: &str) -> bool {

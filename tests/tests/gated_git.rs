@@ -331,3 +331,26 @@ fn hooks_that_are_switched_off_do_not_run_and_the_rest_is_as_it_was() {
     assert!(stand.has("refs/heads/topic"));
     assert!(!stand.server.ws().join("r/it-ran").exists());
 }
+
+#[test]
+fn a_credential_that_is_not_there_is_told_to_git_and_once_in_the_log() {
+    let stand = stand("");
+    let secret = stand.server.path("run/forge_token");
+    let told = || {
+        let log = fs::read_to_string(stand.server.path("server.log")).expect("a log");
+        log.matches("a host refuses requests that have no credential").count()
+    };
+    for times in 1..=2 {
+        fs::remove_file(&secret).expect("removed");
+        for _ in 0..2 {
+            let outcome = stand.git("", &["ls-remote", "https://forge.test/o/r"]);
+            assert_eq!(outcome.code(), Some(128), "{outcome:?}");
+            let said = format!("the credential file:{} is not there", secret.display());
+            assert!(outcome.err().contains(&said), "{outcome:?}");
+        }
+        assert_eq!(told(), times);
+        // It was there in between.
+        fs::write(&secret, PASSWORD).expect("written");
+        stand.git("", &["ls-remote", "https://forge.test/o/r"]).success();
+    }
+}

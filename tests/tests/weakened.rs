@@ -224,6 +224,33 @@ const MEASURES: &[Measure] = &[
         attacks: &[Own("redacted -c \"echo $(cat {token})\"", "stdout: the token")],
     },
     Measure {
+        name: "gate-redirects",
+        mode: OWNER,
+        also: &[],
+        attacks: &[
+            Own("moved -c '{p} gate_link'", "TOOK a link"),
+            Own("shop -c '{p} gate_link'", "the token"),
+        ],
+    },
+    Measure {
+        name: "gate-elsewhere",
+        mode: OWNER,
+        also: &[],
+        attacks: &[Own("shop -c '{p} gate_followed'", "somebody called: tcp: GET /")],
+    },
+    Measure {
+        name: "gate-links",
+        mode: OWNER,
+        also: &[],
+        attacks: &[Own("large -c '{p} gate_large'", "the token")],
+    },
+    Measure {
+        name: "gate-registry",
+        mode: OWNER,
+        also: &[],
+        attacks: &[Own("shop -c '{p} gate_token'", "the token")],
+    },
+    Measure {
         name: "signing-rules",
         mode: OWNER,
         also: &[],
@@ -294,6 +321,47 @@ upstream = "{forge}"
 private = ["127.0.0.0/8"]
 "#;
 
+/// A host that may send its callers elsewhere.
+const MOVED: &str = r#"
+binary = "/bin/sh"
+default = "allow"
+facts = "none"
+[[gate]]
+adapter = "http"
+hosts = ["api.example"]
+credential = "file:{token}"
+upstream = "{forge}"
+private = ["127.0.0.0/8", "::1/128"]
+default = "allow"
+"#;
+
+/// A registry.
+const SHOP: &str = r#"
+binary = "/bin/sh"
+default = "allow"
+facts = "none"
+[[gate]]
+adapter = "npm"
+hosts = ["registry.npmjs.org"]
+credential = "file:{token}"
+upstream = "{forge}"
+private = ["127.0.0.0/8", "::1/128"]
+"#;
+
+/// A forge with large files.
+const LARGE: &str = r#"
+binary = "/bin/sh"
+default = "allow"
+facts = "none"
+[[gate]]
+adapter = "git"
+hosts = ["github.com"]
+credential = "file:{token}"
+upstream = "{forge}"
+private = ["127.0.0.0/8"]
+lfs = true
+"#;
+
 /// Nothing is signed.
 const SIGNED: &str = r#"
 binary = "/usr/bin/git"
@@ -349,7 +417,7 @@ credential = "file:{token}"
 const APPROVES: &str = "[ -e {base}/agreed ] && exit; : >{base}/agreed; sleep 1; \
     exec {server} --control-socket {base}/run/control.sock approve $TOOL_APPROVAL_ID --unseen";
 
-const TOOLS: [(&str, &str); 11] = [
+const TOOLS: [(&str, &str); 14] = [
     ("sh", SH),
     ("net", NET),
     ("git", GIT),
@@ -357,6 +425,9 @@ const TOOLS: [(&str, &str); 11] = [
     ("tunnel", TUNNEL),
     ("forced", FORCED),
     ("paths", PATHS),
+    ("moved", MOVED),
+    ("shop", SHOP),
+    ("large", LARGE),
     ("signed", SIGNED),
     ("github", GITHUB),
     ("asked", ASKED),

@@ -12,13 +12,13 @@ use std::time::Duration;
 use hyper::Request;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tool_policy::definition::gate::{Adapter, Gate};
 
 use super::hello::{self, Hello};
-use super::http;
+use super::{http, retry};
 use crate::refusal::Refusal;
 use crate::site::Site;
 
@@ -70,9 +70,11 @@ impl Tunnel {
         let Tunnel { near, mut far, site } = self;
         let Ok(near) = near.await else { return };
         let mut near = TokioIo::new(near);
-        let first = match timeout(GREETING, greeting(&mut near, &site.host)).await {
-            Ok(Ok(first)) => first,
-            Ok(Err(why)) => {
+        let begun = begin(&mut near, &mut far, &site.host).await;
+        let ended = match begun {
+            Ok(()) => copy_bidirectional(&mut near, &mut far).await,
+            Err(Broken::Io(error)) => Err(error),
+            Err(Broken::Refused(why)) => {
                 let why = format!("{why}: a tunnel to {} is for TLS with that name", site.host);
                 site.grant().judge.refused(Some(site.gate().adapter), &site.host, &why);
                 // The tool's own end may be gone already.
@@ -80,45 +82,80 @@ impl Tunnel {
                 drop(near.shutdown().await);
                 return;
             }
-            Err(_elapsed) => return,
         };
-        if far.write_all(&first).await.is_ok()
-            && let Err(error) = copy_bidirectional(&mut near, &mut far).await
-        {
+        if let Err(error) = ended {
             tracing::debug!(%error, host = site.host, "a tunnel broke off");
         }
     }
 }
 
-// What came first, once it asks for the tunnel's host.
-async fn greeting<S>(near: &mut S, host: &str) -> Result<Vec<u8>, String>
+/// Why a tunnel ends where it begins.
+pub(super) enum Broken {
+    /// It is not what it was opened for.
+    Refused(String),
+    /// One of its ends broke off.
+    Io(io::Error),
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Broken {
+        Broken::Io(error)
+    }
+}
+
+// As far as it is looked at: the first message, and a second one.
+async fn begin<S>(near: &mut S, far: &mut TcpStream, host: &str) -> Result<(), Broken>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let greeted = timeout(GREETING, greeting(near, host)).await;
+    let (mut first, end) =
+        greeted.map_err(|_elapsed| Broken::Io(io::ErrorKind::TimedOut.into()))??;
+    let held = first.split_off(end.min(first.len()));
+    far.write_all(&first).await?;
+    match crate::weaken::is("gate-sni") {
+        true => Ok(far.write_all(&held).await?),
+        false => retry::pass(near, far, host, held).await,
+    }
+}
+
+// What came first, once it asks for the tunnel's host, and where that ends.
+async fn greeting<S>(near: &mut S, host: &str) -> Result<(Vec<u8>, usize), Broken>
 where
     S: AsyncRead + Unpin,
 {
+    let refused = |why: &str| Broken::Refused(why.to_owned());
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
     loop {
-        let count = near.read(&mut piece).await.map_err(|error: io::Error| error.to_string())?;
+        let count = near.read(&mut piece).await.map_err(|error| refused(&error.to_string()))?;
         if count == 0 {
-            return Err("it ended before it began".to_owned());
+            return Err(refused("it ended before it began"));
         }
         bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
         if crate::weaken::is("gate-sni") {
-            return Ok(bytes);
+            let end = bytes.len();
+            return Ok((bytes, end));
         }
         match hello::read(&bytes) {
             Hello::More if bytes.len() > hello::LOOKED_AT => {
-                return Err("the first message of TLS is too long".to_owned());
+                return Err(refused("the first message of TLS is too long"));
             }
             Hello::More => {}
-            Hello::Bad(why) => return Err(why.to_owned()),
-            Hello::Whole(name) => {
-                return match fits(name.as_deref(), host) {
-                    true => Ok(bytes),
-                    false => Err(format!("it asks for {}", name.as_deref().unwrap_or("no name"))),
-                };
+            Hello::Bad(why) => return Err(refused(why)),
+            Hello::Whole { name, end } => {
+                checked(name.as_deref(), host)?;
+                return Ok((bytes, end));
             }
         }
+    }
+}
+
+/// Whether a hello asks for the tunnel's host.
+pub(super) fn checked(name: Option<&str>, host: &str) -> Result<(), Broken> {
+    match fits(name, host) {
+        true => Ok(()),
+        false => Err(Broken::Refused(format!("it asks for {}", name.unwrap_or("no name")))),
     }
 }
 

@@ -64,6 +64,10 @@ pub(super) async fn answer(
             to: to.and_then(Url::host_str).unwrap_or("a place that cannot be read").to_owned(),
         };
         let Some(to) = to else { return Err(away(None)) };
+        if crate::weaken::is("gate-redirects") {
+            answer.headers_mut().insert(LOCATION, location);
+            return Ok(answer);
+        }
         if let Some(back) = back(site, again, &to) {
             if hop > 0 {
                 return Err(away(Some(&to)));

@@ -15,8 +15,13 @@ const RECORD: usize = 16 * 1024;
 pub(crate) enum Hello {
     /// Not all of it.
     More,
-    /// The name that it asks for; none where it asks for none.
-    Whole(Option<String>),
+    /// All of it.
+    Whole {
+        /// The name that it asks for; none where it asks for none.
+        name: Option<String>,
+        /// Where its last record ends.
+        end: usize,
+    },
     /// Something else.
     Bad(&'static str),
 }
@@ -49,7 +54,11 @@ pub(crate) fn read(bytes: &[u8]) -> Hello {
                     return Hello::Bad("the first message of TLS is too long");
                 }
                 if let Some(body) = after.get(3..length.saturating_add(3)) {
-                    return name(body);
+                    // A second message in its record would be one that nobody looks at.
+                    return match whole && after.len() == body.len() + 3 {
+                        true => name(body, bytes.len() - rest.0.len()),
+                        false => Hello::Bad("something follows the first message of TLS"),
+                    };
                 }
             }
         } else if !message.is_empty() {
@@ -64,15 +73,16 @@ pub(crate) fn read(bytes: &[u8]) -> Hello {
 /// As many bytes are looked at before a hello has to be whole.
 pub(crate) const LOOKED_AT: usize = 2 * (LONGEST + HEAD);
 
-fn name(body: &[u8]) -> Hello {
+fn name(body: &[u8], end: usize) -> Hello {
     match extension(Reader(body)) {
-        Some(found) => found,
+        Some(Ok(name)) => Hello::Whole { name, end },
+        Some(Err(why)) => Hello::Bad(why),
         None => Hello::Bad("the first message of TLS cannot be read"),
     }
 }
 
 // `None`: it ends too early.
-fn extension(mut body: Reader<'_>) -> Option<Hello> {
+fn extension(mut body: Reader<'_>) -> Option<Result<Option<String>, &'static str>> {
     body.take(2 + 32)?; // version, random
     let session = usize::from(body.u8()?);
     body.take(session)?;
@@ -81,7 +91,7 @@ fn extension(mut body: Reader<'_>) -> Option<Hello> {
     let compressions = usize::from(body.u8()?);
     body.take(compressions)?;
     if body.0.is_empty() {
-        return Some(Hello::Whole(None));
+        return Some(Ok(None));
     }
     let length = body.u16()?;
     let mut extensions = Reader(body.take(length)?);
@@ -97,15 +107,11 @@ fn extension(mut body: Reader<'_>) -> Option<Hello> {
             continue;
         }
         if found.is_some() {
-            return Some(Hello::Bad("the first message of TLS has two names"));
+            return Some(Err("the first message of TLS has two names"));
         }
         found = Some(server_name(Reader(data))?);
     }
-    Some(match found {
-        Some(Ok(name)) => Hello::Whole(Some(name)),
-        Some(Err(why)) => Hello::Bad(why),
-        None => Hello::Whole(None),
-    })
+    Some(found.transpose())
 }
 
 fn server_name(mut data: Reader<'_>) -> Option<Result<String, &'static str>> {
@@ -174,10 +180,20 @@ mod tests {
         [&[22, 3, 1][..], &length(&message), &message].concat()
     }
 
+    fn whole(bytes: &[u8], name: Option<&str>) -> Hello {
+        Hello::Whole { name: name.map(str::to_owned), end: bytes.len() }
+    }
+
     #[test]
     fn a_hello_has_one_name_or_none() {
-        assert_eq!(read(&hello(&["a.example"])), Hello::Whole(Some("a.example".to_owned())));
-        assert_eq!(read(&hello(&[])), Hello::Whole(None));
+        let one = hello(&["a.example"]);
+        assert_eq!(read(&one), whole(&one, Some("a.example")));
+        assert_eq!(read(&hello(&[])), whole(&hello(&[]), None));
+        // Two in one record.
+        let mut two = [&one[..], &one[HEAD..]].concat();
+        two[4] *= 2;
+        assert!(matches!(read(&two), Hello::Bad(_)));
+        assert!(matches!(read(&two[..two.len() - 1]), Hello::Bad(_)));
         assert!(matches!(read(&hello(&["a.example", "b.example"])), Hello::Bad(_)));
         assert!(matches!(read(&hello(&["a\0b"])), Hello::Bad(_)));
         assert!(matches!(read(&hello(&[""])), Hello::Bad(_)));
@@ -186,11 +202,11 @@ mod tests {
     proptest! {
         #[test]
         fn a_hello_is_whole_at_its_end_and_not_before(cut in 0usize..200, tail in any::<Vec<u8>>()) {
-            let whole = hello(&["a.example"]);
-            let cut = cut.min(whole.len() - 1);
-            prop_assert_eq!(read(&whole[..cut]), Hello::More);
-            let more = [&whole[..], &tail].concat();
-            prop_assert_eq!(read(&more), Hello::Whole(Some("a.example".to_owned())));
+            let one = hello(&["a.example"]);
+            let cut = cut.min(one.len() - 1);
+            prop_assert_eq!(read(&one[..cut]), Hello::More);
+            let more = [&one[..], &tail].concat();
+            prop_assert_eq!(read(&more), whole(&one, Some("a.example")));
         }
 
         #[test]

@@ -9,6 +9,7 @@ use tool_policy::facts::{Text, Value};
 
 use crate::body::{self, Body};
 use crate::judge::{Part, Rest};
+use crate::missing;
 use crate::refusal::Refusal;
 use crate::site::{Asked, Keeps, Onward, Redirects, Site};
 
@@ -81,7 +82,14 @@ pub(crate) async fn handle(site: &Site, mut asked: Asked) -> Result<Response<Bod
         part.shown.push_str(&shown.text);
     }
     site.allow_with(&[], part, rest).await?;
-    site.send(Onward::of(asked, &KEEPS)).await
+    let head = asked.method == Method::HEAD;
+    let answer = site.send(Onward::of(asked, &KEEPS)).await?;
+    Ok(match missing::of(&answer).filter(|_| !head) {
+        Some(missing) => {
+            missing::instead(answer, format!("{missing}\n"), "text/plain; charset=utf-8")
+        }
+        None => answer,
+    })
 }
 
 /// What rules hear of.

@@ -10,7 +10,8 @@
 //! - `npm`     registries
 //! - `http`    everything else, in plain sight
 //! - `follow`  answers that point elsewhere
-//! - `connect` tunnels, which nobody sees into; `hello` the first message of TLS
+//! - `connect` tunnels, which nobody sees into; `hello` the first message of TLS,
+//!   `retry` a second one
 
 pub mod connect;
 mod follow;
@@ -19,6 +20,7 @@ pub mod github;
 mod hello;
 pub mod http;
 pub mod npm;
+mod retry;
 
 use hyper::Response;
 use tool_policy::definition::gate::{Adapter, Gate};

@@ -27,6 +27,9 @@ pub(crate) fn clean(
     if let Some(location) = parts.headers.get(LOCATION) {
         match keeps.redirects {
             Redirects::Adapter => drop(picked.insert(LOCATION, location.clone())),
+            Redirects::Gates if crate::weaken::is("gate-redirects") => {
+                drop(picked.insert(LOCATION, location.clone()));
+            }
             // Of what was made it says where it is; nobody follows that.
             _ if !parts.status.is_redirection() => {}
             Redirects::Refuse => return Err(away(location, route, site)),

@@ -67,7 +67,7 @@ pub enum UpstreamError {
     },
     /// It is a place that is not public.
     #[error(
-        "{host} is {address}, a private address: where that is meant, list its network in the gate's `private`"
+        "{host} is {address}, a private address: where that is meant, list its network in the gate's `private`, and the name in its `hosts`"
     )]
     Private {
         /// The name.

@@ -94,7 +94,8 @@ impl Upstream {
         Ok(Route::new(gate, base)?.named(gate))
     }
 
-    /// Where this URL is, and its path and query.
+    /// Where this URL is, and its path and query. An answer named it: where that is no
+    /// host of the gate's own, the networks of `private` are not for it.
     pub fn elsewhere(&self, gate: &Gate, url: &Url) -> Result<(Route, String), UpstreamError> {
         let mut target = url.path().to_owned();
         if let Some(query) = url.query() {
@@ -104,7 +105,11 @@ impl Upstream {
         base.set_path("");
         base.set_query(None);
         base.set_fragment(None);
-        Ok((Route::new(gate, base)?, target))
+        let mut route = Route::new(gate, base)?;
+        if !is_own(gate, &route.host) && !crate::weaken::is("gate-elsewhere") {
+            route.private.clear();
+        }
+        Ok((route, target))
     }
 
     /// Where a tunnel goes: to the gate's `upstream`, else to the host itself.
@@ -118,4 +123,12 @@ impl Upstream {
         let base = Url::parse(gate.upstream.as_ref().unwrap_or(&own));
         Ok(Route::new(gate, base.map_err(|_unreadable| UpstreamError::Setting)?)?.named(gate))
     }
+}
+
+/// Whether the gate lists this host, or has it for its `upstream`.
+fn is_own(gate: &Gate, host: &str) -> bool {
+    let upstream = gate.upstream.as_deref().and_then(|upstream| Url::parse(upstream).ok());
+    let is_upstream = upstream.is_some_and(|upstream| upstream.host_str() == Some(host));
+    let name = host.trim_start_matches('[').trim_end_matches(']');
+    is_upstream || gate.hosts.iter().any(|wanted| wanted.matches(name.as_bytes()))
 }

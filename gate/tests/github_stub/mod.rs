@@ -17,6 +17,13 @@ pub(crate) const FILE: &str = "what the release holds\n";
 pub(crate) fn answer(seen: &Seen, elsewhere: &str) -> Response<Full<Bytes>> {
     let (method, target) = seen.line.split_once(' ').unwrap();
     let path = target.split('?').next().unwrap();
+    if seen.header("authorization").is_none() {
+        // As GitHub: what is private is not there.
+        return match path.ends_with("graphql") {
+            true => reply(401, &json!({ "message": "Requires authentication" })),
+            false => reply(404, &json!({ "message": "Not Found" })),
+        };
+    }
     if path == "/graphql" || path == "/api/graphql" {
         let body: Value = serde_json::from_slice(&seen.body).unwrap();
         let mut data = graphql(body["query"].as_str().unwrap());

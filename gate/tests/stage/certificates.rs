@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -60,11 +61,20 @@ impl Certificates {
 
     /// A server's settings, with these protocols.
     pub(crate) fn server(&self, protocols: &[&str]) -> Arc<ServerConfig> {
+        let provider = rustls::crypto::ring::default_provider();
+        self.config(provider, protocols)
+    }
+
+    /// The same with what this provider has.
+    pub(crate) fn by(&self, provider: CryptoProvider) -> Arc<ServerConfig> {
+        self.config(provider, &[])
+    }
+
+    fn config(&self, provider: CryptoProvider, protocols: &[&str]) -> Arc<ServerConfig> {
         let pem = |path: &Path| CertificateDer::pem_file_iter(path).unwrap();
         let chain = pem(&self.path("cert.pem")).map(|one| one.unwrap()).collect();
         let key = PrivateKeyDer::from_pem_file(self.path("key.pem")).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
+        let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()

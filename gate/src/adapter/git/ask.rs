@@ -14,7 +14,7 @@ use super::fetch;
 use super::line::{self, Line};
 use super::name::{Format, Id};
 use super::pack::{Commits, Reading, Walk};
-use crate::body;
+use crate::body::{self, Body};
 use crate::site::{Onward, Site, To};
 
 /// So many commits are asked for at once.
@@ -92,19 +92,31 @@ async fn between(
     if answer.status() != StatusCode::OK {
         return None;
     }
-    let mut body = answer.into_body();
+    told(answer.into_body(), format).await
+}
+
+/// So much more of a pack is waited for before it is looked at again: an object that is
+/// not whole is unpacked anew, and a host may cut its answer into any pieces.
+const PIECE: usize = 64 << 10;
+
+/// The commits in an answer, read as far as they go.
+async fn told(mut body: Body, format: Format) -> Option<Commits> {
     let (mut lines, mut packed) = (Vec::new(), Vec::new());
     let mut commits = Commits::new(format);
-    let mut begun = false;
+    let (mut begun, mut enough) = (false, PIECE);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.ok()?.into_data() else { continue };
         lines.extend_from_slice(&data);
         let used = unpack(&lines, &mut packed, &mut begun)?;
         lines.drain(..used);
-        if commits.read(&packed) == Reading::Over {
-            break;
+        if packed.len() >= enough {
+            enough = packed.len() + PIECE;
+            if commits.read(&packed) == Reading::Over {
+                return Some(commits);
+            }
         }
     }
+    commits.read(&packed);
     begun.then_some(commits)
 }
 
@@ -126,4 +138,76 @@ fn unpack(lines: &[u8], packed: &mut Vec<u8>, begun: &mut bool) -> Option<usize>
         at += length;
     }
     Some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::io::Write as _;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use std::time::{Duration, Instant};
+
+    use bytes::Bytes;
+    use hyper::body::Frame;
+    use sha1::Digest as _;
+
+    use super::*;
+    use crate::body::BodyError;
+
+    struct Pieces(VecDeque<Bytes>);
+
+    impl hyper::body::Body for Pieces {
+        type Data = Bytes;
+        type Error = BodyError;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+            Poll::Ready(self.0.pop_front().map(|piece| Ok(Frame::data(piece))))
+        }
+    }
+
+    /// An answer of one commit of this length, in pieces that are as long.
+    fn answer(length: usize, pieces: usize) -> (Body, Id, Id) {
+        let old = Id::parse(&[b'1'; 40], Format::Sha1).unwrap();
+        let mut content = format!("tree {0}\nparent {1}\n", "a".repeat(40), "1".repeat(40));
+        let mut state = 1_u64;
+        while content.len() < length {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            content.push_str(&format!("{state:016x}"));
+        }
+        let mut named = sha1::Sha1::new_with_prefix(format!("commit {}\0", content.len()));
+        named.update(&content);
+        let mut pack = b"PACK\0\0\0\x02\0\0\0\x01".to_vec();
+        let (mut size, mut byte) = (content.len() >> 4, 0x10 | (content.len() & 15));
+        while size > 0 {
+            pack.push(u8::try_from(byte | 0x80).unwrap());
+            (size, byte) = (size >> 7, size & 0x7f);
+        }
+        pack.push(u8::try_from(byte).unwrap());
+        let mut zip = flate2::write::ZlibEncoder::new(pack, flate2::Compression::fast());
+        zip.write_all(content.as_bytes()).unwrap();
+        let mut out = Vec::new();
+        line::push(&mut out, b"packfile\n");
+        for piece in zip.finish().unwrap().chunks(pieces) {
+            line::band(&mut out, 2, b"counting");
+            line::band(&mut out, 1, piece);
+        }
+        line::flush(&mut out);
+        let cut = out.chunks(pieces).map(Bytes::copy_from_slice).collect();
+        (Pieces(cut).boxed_unsync(), Id::of(&named.finalize()), old)
+    }
+
+    #[tokio::test]
+    async fn an_answer_in_small_pieces_is_not_unpacked_for_each() {
+        for (length, pieces) in [(200, 7), (1000, 60_000), (900_000, 40)] {
+            let (body, new, old) = answer(length, pieces);
+            let begun = Instant::now();
+            let commits = told(body, Format::Sha1).await.unwrap();
+            assert_eq!(commits.walk(&new, &old), Walk::Leads, "{length}");
+            assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        }
+    }
 }

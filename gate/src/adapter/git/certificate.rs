@@ -11,6 +11,8 @@ use super::name::Format;
 pub(super) struct Certificate {
     part: Part,
     commands: Vec<Vec<u8>>,
+    /// The words of `push -o` that are signed.
+    pub(super) options: Vec<Vec<u8>>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,9 @@ enum Part {
 
 /// What a certificate begins with.
 const FIRST: &[u8] = b"certificate version 0.1";
+
+/// Stands before a word of `push -o`.
+const OPTION: &[u8] = b"push-option ";
 
 /// What looks like a signature.
 const BEGIN: &[u8] = b"-----BEGIN ";
@@ -51,12 +56,15 @@ impl Certificate {
             Part::First => return Err(Wrong::Certificate),
             Part::Head if line.is_empty() => self.part = Part::Commands,
             Part::Head if begins => return Err(Wrong::Certificate),
+            Part::Head => {
+                self.options.extend(line.strip_prefix(OPTION).map(<[u8]>::to_vec));
+            }
             Part::Commands if SIGNATURES.contains(&line) => self.part = Part::Signature,
             Part::Commands => self.commands.push(line.to_vec()),
             // Servers take the last beginning for the signature's.
             Part::Signature if begins => return Err(Wrong::Certificate),
             Part::Signature if line == b"push-cert-end" => return Ok(true),
-            Part::Head | Part::Signature => {}
+            Part::Signature => {}
         }
         match line == b"push-cert-end" {
             true => Err(Wrong::Certificate),

@@ -15,8 +15,13 @@ pub const MOST_BYTES: usize = 4 << 20;
 /// So many refs in one push.
 const MOST_REFS: usize = 10_000;
 
-/// So many roots of a shallow repository, and words that go with a push.
-const MOST_OTHERS: usize = 10_000;
+/// So many roots of a shallow repository.
+const MOST_ROOTS: usize = 10_000;
+
+/// So many words of `push -o`, and bytes in all of them: each ref is decided on with
+/// all of them.
+const MOST_OPTIONS: usize = 32;
+const OPTION_BYTES: usize = 4 << 10;
 
 /// Why a push is not understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +50,9 @@ pub enum Wrong {
     /// Capabilities that are not what git sends.
     #[error("the capabilities of the push are not plain")]
     Capabilities,
+    /// More words than are looked at.
+    #[error("the push has more options than are looked at, 32 and 4 KiB in all: leave some -o out")]
+    Options,
     /// A certificate that could be read differently.
     #[error("the certificate of the signed push is not plain: push without --signed")]
     Certificate,
@@ -108,8 +116,10 @@ pub struct Reader {
     push: Push,
     names: HashSet<Vec<u8>>,
     at: usize,
-    others: usize,
+    roots: usize,
     phase: Phase,
+    /// The words of `push -o` that a certificate names.
+    signed: Option<Vec<Vec<u8>>>,
 }
 
 #[derive(Debug, Default)]
@@ -137,6 +147,10 @@ impl Reader {
             }
             self.line(line)?;
         }
+        // A server may go by either.
+        if self.signed.as_ref().is_some_and(|signed| *signed != self.push.options) {
+            return Err(Wrong::Certificate);
+        }
         Ok(Some(self.at))
     }
 
@@ -151,10 +165,12 @@ impl Reader {
             (Phase::Signed(certificate), Line::Data(data)) => {
                 if certificate.line(data)? {
                     let format = self.push.format().ok_or(Wrong::Capabilities)?;
-                    for command in certificate.commands(format)? {
+                    let commands = certificate.commands(format)?;
+                    self.signed = Some(std::mem::take(&mut certificate.options));
+                    self.phase = Phase::Closing;
+                    for command in commands {
                         self.add(command)?;
                     }
-                    self.phase = Phase::Closing;
                 }
             }
             (Phase::Commands | Phase::Closing, Line::Flush) => {
@@ -164,8 +180,12 @@ impl Reader {
                 };
             }
             (Phase::Options, Line::Data(data)) => {
-                self.count()?;
                 let option = chomp(data);
+                let options = &self.push.options;
+                let length: usize = options.iter().map(Vec::len).sum();
+                if options.len() == MOST_OPTIONS || length + option.len() > OPTION_BYTES {
+                    return Err(Wrong::Options);
+                }
                 if option.iter().any(u8::is_ascii_control) {
                     return Err(Wrong::NoCommand);
                 }
@@ -185,7 +205,10 @@ impl Reader {
         };
         if let Some(id) = line.strip_prefix(b"shallow ") {
             let id = [Format::Sha1, Format::Sha256].iter().find_map(|one| Id::parse(id, *one));
-            self.count()?;
+            self.roots += 1;
+            if self.roots > MOST_ROOTS {
+                return Err(Wrong::TooLong);
+            }
             // They come before the commands, and say nothing else.
             return match id.filter(|_| first && capabilities.is_none()) {
                 Some(id) => {
@@ -222,11 +245,6 @@ impl Reader {
         }
         self.push.commands.push(command);
         Ok(())
-    }
-
-    fn count(&mut self) -> Result<(), Wrong> {
-        self.others += 1;
-        if self.others > MOST_OTHERS { Err(Wrong::TooLong) } else { Ok(()) }
     }
 }
 
@@ -307,6 +325,17 @@ mod tests {
         let push = good(&[&asked, "", "ci.skip", "b", ""]);
         assert_eq!(push.options, [b"ci.skip".to_vec(), b"b".to_vec()]);
         assert!(!push.has_pack());
+        let long = "x".repeat(OPTION_BYTES);
+        let option = |words: &[&str]| {
+            let mut lines = vec![asked.as_str(), ""];
+            lines.extend(words);
+            lines.push("");
+            read(&lines).map(|push| push.map(|(push, _)| push.options.len()))
+        };
+        assert_eq!(option(&[&long]), Ok(Some(1)));
+        assert_eq!(option(&["x"; MOST_OPTIONS]), Ok(Some(MOST_OPTIONS)));
+        assert_eq!(option(&["x"; MOST_OPTIONS + 1]), Err(Wrong::Options));
+        assert_eq!(option(&[&long, "x"]), Err(Wrong::Options));
         let (c, d) = ("3".repeat(64), "4".repeat(64));
         let push = good(&[&format!("{c} {d} refs/heads/x\0object-format=sha256"), ""]);
         assert_eq!(push.format(), Some(Format::Sha256));
@@ -376,6 +405,28 @@ mod tests {
             &[sign, "x\0\n", "push-cert-end\n"],
         ] {
             assert!(cert(&[&main], rest).is_err(), "{rest:?}");
+        }
+        // What it names beside has to be what goes with it.
+        let with = |named: &[&str], options: &[&str]| {
+            let mut lines = vec!["push-cert\0push-options", "certificate version 0.1\n"];
+            let named: Vec<String> =
+                named.iter().map(|one| format!("push-option {one}\n")).collect();
+            let main = format!("{main}\n");
+            lines.extend(named.iter().map(String::as_str));
+            lines.extend(["\n", &main, sign, "push-cert-end\n", ""]);
+            lines.extend(options);
+            lines.push("");
+            read(&lines).map(|push| push.map(|(push, _)| push.options.len()))
+        };
+        assert_eq!(with(&["a", "b"], &["a", "b"]), Ok(Some(2)));
+        assert_eq!(with(&[], &[]), Ok(Some(0)));
+        for (named, options) in [
+            (&["merge"][..], &[][..]),
+            (&[], &["merge"]),
+            (&["a", "b"], &["b", "a"]),
+            (&["a"], &["a", "a"]),
+        ] {
+            assert_eq!(with(named, options), Err(Wrong::Certificate), "{named:?} {options:?}");
         }
         let more = cert(&[&main], &[sign, "push-cert-end\n", &main]);
         assert_eq!(more, Err(Wrong::NoCommand));

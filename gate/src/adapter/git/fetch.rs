@@ -9,6 +9,7 @@ use super::place::{Place, Service, What};
 use super::{Memory, told};
 use crate::body::{self, Body};
 use crate::judge::Part;
+use crate::missing;
 use crate::refusal::Refusal;
 use crate::site::{Asked, Keeps, Onward, Redirects, Site};
 
@@ -83,6 +84,13 @@ pub(super) fn is_kind(asked: &Asked, service: &str) -> bool {
 pub(super) async fn answered(site: &Site, asked: Asked) -> Result<Response<Body>, Refusal> {
     let mut answer = site.send(Onward::of(asked, &KEEPS)).await?;
     let to = answer.headers_mut().remove(LOCATION);
+    if let Some(missing) = missing::of(&answer) {
+        // At 401 git would ask for a password.
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            *answer.status_mut() = StatusCode::FORBIDDEN;
+        }
+        return Ok(missing::instead(answer, format!("{missing}\n"), PLAIN));
+    }
     let said = match answer.status() {
         StatusCode::UNAUTHORIZED => unauthorized(site),
         status if status.is_redirection() => moved(site, to.as_ref()),
@@ -90,10 +98,11 @@ pub(super) async fn answered(site: &Site, asked: Asked) -> Result<Response<Body>
     };
     let mut answer = Response::new(body::full(format!("{said}\n")));
     *answer.status_mut() = StatusCode::FORBIDDEN;
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    answer.headers_mut().insert(CONTENT_TYPE, plain);
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PLAIN));
     Ok(answer)
 }
+
+const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// A host's redirect is not followed: where it leads was not decided on.
 fn moved(site: &Site, to: Option<&HeaderValue>) -> String {
@@ -120,7 +129,7 @@ pub(super) fn unauthorized(site: &Site) -> String {
     let host = &site.host;
     told(&match &site.gate().credential {
         Some(credential) => format!(
-            "{host} refuses the credential {}, or it is missing: put one that is good for this repository there",
+            "{host} refuses the credential {}: put one that is good for this repository there",
             credential.name()
         ),
         None => format!(

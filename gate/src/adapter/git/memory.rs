@@ -13,10 +13,14 @@ pub struct Memory {
     allowed: Mutex<HashSet<String>>,
     pub(super) handles: Handles,
     pushes: Semaphore,
+    batches: Semaphore,
 }
 
 /// So many pushes are looked at at once: each may have tens of megabytes in memory.
 const PUSHES: usize = 2;
+
+/// So many answers about large files are read at once, megabytes each.
+const BATCHES: usize = 2;
 
 impl Default for Memory {
     fn default() -> Memory {
@@ -24,6 +28,7 @@ impl Default for Memory {
             allowed: Mutex::default(),
             handles: Handles::default(),
             pushes: Semaphore::new(PUSHES),
+            batches: Semaphore::new(BATCHES),
         }
     }
 }
@@ -41,6 +46,11 @@ impl Memory {
     /// A place for a push that is looked at; the others wait.
     pub(super) async fn push(&self) -> Option<SemaphorePermit<'_>> {
         self.pushes.acquire().await.ok()
+    }
+
+    /// A place for a batch of large files that is answered; the others wait.
+    pub(super) async fn batch(&self) -> Option<SemaphorePermit<'_>> {
+        self.batches.acquire().await.ok()
     }
 
     /// It was allowed.

@@ -19,7 +19,7 @@ use super::name::{Format, Id};
 /// So many bytes of a pack are looked at.
 const MOST_BYTES: usize = 8 << 20;
 
-/// So many bytes may all commits be that were read.
+/// So many bytes may all commits and tags be that were read.
 const MOST_INFLATED: usize = 32 << 20;
 
 /// So long may one be.
@@ -68,7 +68,7 @@ pub enum Walk {
 
 enum Object {
     Commit(Vec<u8>),
-    Tag,
+    Tag(usize),
     Other,
 }
 
@@ -145,7 +145,7 @@ impl Commits {
         (self.left, self.at) = (Some(left), end);
         match object {
             Object::Commit(content) => self.keep(start, content)?,
-            Object::Tag => {}
+            Object::Tag(length) => self.count(length)?,
             Object::Other => return None,
         }
         Some(true)
@@ -176,18 +176,21 @@ impl Commits {
         };
         let Some((content, end)) = inflate(bytes, at, size)? else { return Some(None) };
         let object = match (kind, base) {
-            (4, _) => Object::Tag,
+            (4, _) => Object::Tag(size),
             (_, None) => Object::Commit(content),
             (_, Some(base)) => Object::Commit(delta::apply(base, &content, LONGEST)?),
         };
         Some(Some((object, end)))
     }
 
+    /// What is unpacked takes time, whether it is kept or not.
+    fn count(&mut self, length: usize) -> Option<()> {
+        self.inflated = self.inflated.checked_add(length)?;
+        (self.inflated <= MOST_INFLATED).then_some(())
+    }
+
     fn keep(&mut self, start: usize, content: Vec<u8>) -> Option<()> {
-        self.inflated = self.inflated.checked_add(content.len())?;
-        if self.inflated > MOST_INFLATED {
-            return None;
-        }
+        self.count(content.len())?;
         let id = name(&content, self.format);
         let parents = parents(&content, self.format);
         self.parents.insert(id.clone(), parents);
@@ -323,6 +326,12 @@ mod tests {
         commits
     }
 
+    fn read_at_once(bytes: &[u8]) -> Commits {
+        let mut commits = Commits::new(Format::Sha1);
+        commits.read(bytes);
+        commits
+    }
+
     #[test]
     fn a_commit_is_proof_of_its_parents() {
         let old = Id::parse(&[b'1'; 40], Format::Sha1).unwrap();
@@ -411,6 +420,12 @@ mod tests {
         }
         let mut commits = Commits::new(Format::Sha1);
         assert_eq!(commits.read(b"0000000000000000"), Reading::Over);
+        // Many that are small only as they are packed.
+        let large = object(4, &vec![b'x'; LONGEST], b"");
+        let few = [vec![large.clone(); 3], vec![object(1, &first, b"")]].concat();
+        assert!(id(&read_at_once(&pack(&few))));
+        let many = [vec![large; MOST_INFLATED / LONGEST + 1], vec![object(1, &first, b"")]];
+        assert!(!id(&read_at_once(&pack(&many.concat()))));
         let bomb = object(1, &vec![b'x'; LONGEST + 1], b"");
         assert_eq!(Commits::new(Format::Sha1).read(&pack(&[bomb])), Reading::Over);
     }

@@ -6,7 +6,7 @@
 use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Response};
 use sha2::Digest as _;
-use tool_policy::facts::git::wire;
+use tool_policy::facts::git::wire::{self, Change};
 
 use super::commands::{Command, Push, Reader, Wrong};
 use super::feed::Feed;
@@ -104,7 +104,8 @@ fn part(site: &Site, place: &Place, push: &Push, command: &Command, forced: bool
         shown.push_str(&format!(" and {} more, SHA-256 of all {all}", more + 1));
     }
     let folded = folds(&site.host);
-    let facts = wire::changed(&host, &place.repository, folded, &command.name, delete, forced);
+    let change = Change { name: &command.name, delete, force: forced, options: &push.options };
+    let facts = wire::changed(&host, &place.repository, folded, change);
     Part { changes: true, facts, shown }
 }
 

@@ -30,6 +30,7 @@ use self::rest::{Endpoint, Surface};
 use crate::adapter::follow::{self, Again};
 use crate::body::{self, Body};
 use crate::judge::{Part, Rest};
+use crate::missing::{self, Missing};
 use crate::refusal::Refusal;
 use crate::site::{Asked, Keeps, Onward, Redirects, Site, To};
 
@@ -135,8 +136,27 @@ pub(crate) async fn handle(site: &Site, mut asked: Asked) -> Result<Response<Bod
         site.allow_with(&[], part, rest).await?;
         site.send(Onward::of(asked, &REST)).await?
     };
-    follow::answer(site, AGAIN, &method, &headers, answer).await
+    let answer = follow::answer(site, AGAIN, &method, &headers, answer).await?;
+    match missing::of(&answer).filter(|_| method != Method::HEAD) {
+        Some(missing) => Ok(wanting(answer, &missing).await),
+        None => Ok(answer),
+    }
 }
+
+/// The host's message, with what may be why: gh prints both.
+async fn wanting(mut answer: Response<Body>, missing: &Missing) -> Response<Body> {
+    let said = std::mem::replace(answer.body_mut(), body::empty());
+    let said = body::collect(said, 64 * 1024).await.unwrap_or_default();
+    let said: Option<serde_json::Value> = serde_json::from_slice(&said).ok();
+    let said = said.as_ref().and_then(|said| said.get("message")?.as_str());
+    let message = match said {
+        Some(said) => format!("{said} ({missing})"),
+        None => missing.to_string(),
+    };
+    missing::instead(answer, json!({ "message": message }).to_string(), JSON)
+}
+
+const JSON: &str = "application/json; charset=utf-8";
 
 async fn graphql(
     site: &Site,
@@ -210,8 +230,6 @@ pub(crate) fn refuse(refusal: &Refusal) -> Response<Body> {
     let mut response = refusal.response();
     let message = json!({ "message": refusal.line() });
     *response.body_mut() = body::full(message.to_string());
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     response
 }

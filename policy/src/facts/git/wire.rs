@@ -15,25 +15,33 @@ pub fn asked(host: &str, repository: &str, folded: bool) -> Facts {
     ])
 }
 
-/// One ref that a push changes, by its full name.
-pub fn changed(
-    host: &str,
-    repository: &str,
-    folded: bool,
-    name: &[u8],
-    delete: bool,
-    force: bool,
-) -> Facts {
+/// What a push does to one ref.
+#[derive(Debug, Clone, Copy)]
+pub struct Change<'a> {
+    /// The ref's full name.
+    pub name: &'a [u8],
+    /// It is to go.
+    pub delete: bool,
+    /// Commits of it may be dropped.
+    pub force: bool,
+    /// The words of `push -o`, which go with the whole push.
+    pub options: &'a [Vec<u8>],
+}
+
+/// One ref that a push changes.
+pub fn changed(host: &str, repository: &str, folded: bool, change: Change<'_>) -> Facts {
     let mut refs = Refs::default();
-    refs.name(name);
+    refs.name(change.name);
+    let options = change.options.iter().map(|option| Text::new(option.clone())).collect();
     Facts(vec![
         ("url", url(host, repository, folded)),
         ("repository", self::repository(repository, folded)),
         ("ref", Value::Texts(refs.names)),
-        ("force", Value::Flag(force)),
-        ("delete", Value::Flag(delete)),
+        ("force", Value::Flag(change.force)),
+        ("delete", Value::Flag(change.delete)),
         ("tags", Value::Texts(refs.tags)),
         ("unclear", Value::Flag(refs.unknown)),
+        ("push_option", Value::Texts(options)),
     ])
 }
 
@@ -65,13 +73,19 @@ mod tests {
 
     #[test]
     fn a_request_is_told_by_the_names_that_a_command_line_has() {
-        let facts = changed("github.com", "o/r", true, b"refs/heads/main", false, true);
+        let change = Change { name: b"refs/heads/main", delete: false, force: true, options: &[] };
+        let facts = changed("github.com", "o/r", true, change);
         assert_eq!(names(facts.get("ref")), ["main", "refs/heads/main"]);
         assert_eq!(facts.get("force"), &Value::Flag(true));
         assert_eq!(facts.get("delete"), &Value::Flag(false));
         assert!(facts.get("tags").is_nothing());
-        let facts = changed("github.com", "o/r", true, b"refs/tags/v1", true, false);
+        assert!(facts.get("push_option").is_nothing());
+        let options = [b"ci.skip".to_vec(), b"topic=x".to_vec()];
+        let change =
+            Change { name: b"refs/tags/v1", delete: true, force: false, options: &options };
+        let facts = changed("github.com", "o/r", true, change);
         assert_eq!(names(facts.get("tags")), ["v1"]);
+        assert_eq!(names(facts.get("push_option")), ["ci.skip", "topic=x"]);
         for url in ["https://github.com/o/r", "git@github.com:o/r.git", "ssh://git@github.com/o/r"]
         {
             assert!(names(facts.get("url")).iter().any(|name| name == url), "{url}");

@@ -5,12 +5,14 @@
 //!
 //! - `batch`   which objects, and the reply rewritten
 //! - `object`  one object, there or back
+//! - `message` the two messages of a batch, within bounds
 //! - `handles` the links and tokens of a call
 //!
 //! Must not: hand out a token, or hold an object.
 
 mod batch;
 mod handles;
+mod message;
 mod object;
 
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -21,6 +23,7 @@ use super::place::Place;
 use super::{authority, fetch, may_push, told};
 use crate::body::{self, Body};
 use crate::judge::Part;
+use crate::missing;
 use crate::refusal::Refusal;
 use crate::site::{Asked, Keeps, Onward, Redirects, Site};
 
@@ -89,9 +92,9 @@ async fn take(
 
 async fn locks(site: &Site, asked: Asked) -> Result<Response<Body>, Refusal> {
     let answer = site.send(Onward::of(asked, &KEEPS)).await?;
-    match answer.status() {
-        StatusCode::UNAUTHORIZED => Ok(upstream_says(site, answer).await),
-        _ => Ok(answer),
+    match answer.status() == StatusCode::UNAUTHORIZED || missing::of(&answer).is_some() {
+        true => Ok(upstream_says(site, answer).await),
+        false => Ok(answer),
     }
 }
 
@@ -140,6 +143,9 @@ fn json(status: StatusCode, value: &serde_json::Value) -> Response<Body> {
 async fn upstream_says(site: &Site, answer: Response<Body>) -> Response<Body> {
     let status = answer.status();
     let host = &site.host;
+    if let Some(missing) = missing::of(&answer) {
+        return said(status, &missing.to_string());
+    }
     if status == StatusCode::UNAUTHORIZED {
         return said(status, &fetch::unauthorized(site));
     }

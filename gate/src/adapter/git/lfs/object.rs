@@ -8,6 +8,7 @@ use serde_json::json;
 use super::handles::{Action, Link};
 use crate::adapter::git::place::Place;
 use crate::body::{self, Body};
+use crate::missing;
 use crate::refusal::Refusal;
 use crate::site::{Asked, Keeps, Onward, Redirects, Site, To};
 
@@ -56,7 +57,7 @@ pub(super) async fn handle(
     let to = to(site, &link);
     let onward = Onward { method, to, headers, extra, body, keeps: &KEEPS };
     let answer = site.send(onward).await?;
-    if answer.status() == StatusCode::UNAUTHORIZED {
+    if answer.status() == StatusCode::UNAUTHORIZED || missing::of(&answer).is_some() {
         return Ok(super::upstream_says(site, answer).await);
     }
     Ok(answer)
