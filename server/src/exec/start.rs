@@ -21,6 +21,7 @@ use super::led::{Lead, Told, hear};
 use super::outlet::{Open, Outlet, PORT};
 use super::plan::Plan;
 use super::plumbing::{Io, Plumbing};
+use super::reaper::Started;
 use super::report::RunError;
 use super::run::{Executor, Running};
 use super::task::{Confined, Task};
@@ -120,13 +121,14 @@ impl Executor {
         // What a leader tells is to be heard from the start: by a task.
         let collector = collector.filter(|_| lead.is_none());
         let started = self.reaper.start(&image, collector);
-        let (pid, watch) = started.map_err(|error| failed(error.step, error.errno))?;
+        let Started { pid, watch, handle } =
+            started.map_err(|error| failed(error.step, error.errno))?;
         let on_terminal = terminal.is_some();
         drop(descriptors);
         if let Some(lead) = lead.as_ref().filter(|_| spaces) {
             // Dropped, it has the leader end.
             let identity = confinement.and_then(|confinement| confinement.identity);
-            lead.let_enter(pid, identity).map_err(forbidden)?;
+            lead.let_enter(pid, handle.as_ref(), identity).map_err(forbidden)?;
         }
         let leader = lead.map(|lead| lead.keep_ours(&self.runtime)).transpose();
         let mut outlet = Open::default();
@@ -228,9 +230,9 @@ impl Executor {
             cgroup: None,
             spaces: true,
         };
-        let (pid, _watch) = self.reaper.start(&image, None).map_err(|error| error.errno)?;
+        let started = self.reaper.start(&image, None).map_err(|error| error.errno)?;
         let known = |error: io::Error| number(&error);
-        lead.let_enter(pid, identity).map_err(known)?;
+        lead.let_enter(started.pid, started.handle.as_ref(), identity).map_err(known)?;
         let control = lead.keep_control();
         let mut fresh = false;
         loop {
