@@ -24,6 +24,7 @@ use tool_policy::definition::gate::Adapter;
 use tool_policy::definition::sandbox::Sandbox;
 use tool_protocol::{Code, Refusal};
 
+use self::loose::{Loose, Written};
 use self::reach::{Common, Reach, Seen};
 use self::settings::Settings;
 pub(crate) use self::way::Way;
@@ -34,7 +35,7 @@ use crate::os::identity::Identity;
 use crate::os::landlock::{Access, Domain};
 use crate::os::seccomp::{Allowed, Filter};
 use crate::os::weaken;
-use crate::registry::{Tool, holds};
+use crate::registry::{Snapshot, Tool, holds};
 
 /// How much confines a call, as `status` and the audit say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +80,8 @@ pub(crate) struct Confines {
     /// As many domains are kept: each is a descriptor.
     most: usize,
     settings: Settings,
+    /// What tools could lead somewhere else.
+    written: Written,
     common: Mutex<Common>,
     domains: Mutex<HashMap<Key, Kept>>,
     filters: Mutex<HashMap<Allowed, Arc<Filter>>>,
@@ -121,6 +124,7 @@ impl Confines {
             hidden,
             most,
             settings: Settings::new(state),
+            written: Written::new(state),
             common: Mutex::default(),
             domains: Mutex::default(),
             filters: Mutex::default(),
@@ -138,6 +142,32 @@ impl Confines {
             ))
         };
         workspace.paths().filter_map(both).collect()
+    }
+
+    /// Notes what the tools of this moment may write: it is to be known before one of
+    /// them is confined.
+    pub(crate) fn heed(&self, snapshot: &Snapshot) {
+        self.written.heed(snapshot);
+    }
+
+    /// What definitions name and their tools do not reach, since another tool could put
+    /// something else there.
+    pub(crate) fn left_out(&self, workspace: &Workspace, snapshot: &Snapshot) -> Vec<String> {
+        let of = |tool: &Arc<Tool>| {
+            let all = Loose::of(workspace, &self.written, &tool.sandbox);
+            let own = Loose::of_one(workspace, &tool.sandbox);
+            let named = tool.sandbox.read.iter().chain(&tool.sandbox.write).chain([&tool.binary]);
+            let lost = named.filter(|path| own.settles(path) && !all.settles(path));
+            let line = |path: &PathBuf| {
+                let (name, path) = (&tool.name, path.display());
+                format!(
+                    "{name}: {path} is out of its reach: it lies in a directory that another \
+                     tool may write, and replace; list that directory, or move it"
+                )
+            };
+            lost.map(line).collect::<Vec<_>>()
+        };
+        snapshot.tools.values().filter(|tool| tool.is_confined()).flat_map(of).collect()
     }
 
     /// How much the machine gives.

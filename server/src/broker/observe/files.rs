@@ -8,6 +8,8 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use nix::errno::Errno;
+
 use crate::broker::workspace::beneath;
 use crate::os::root::Root;
 
@@ -42,6 +44,17 @@ pub(super) fn operators(path: &Path) -> Option<Vec<u8>> {
     match File::open(path) {
         Ok(file) => take(file, CONFIG),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(Vec::new()),
+        Err(_) => None,
+    }
+}
+
+/// A file of a tool's HOME; empty where there is none. The tool chooses what lies there:
+/// a link leads no further than that directory, and nothing that lies there is waited for.
+pub(super) fn at_home(home: &Path, name: &str) -> Option<Vec<u8>> {
+    let found = Root::open(home).and_then(|home| home.file(OsStr::new(name)));
+    match found {
+        Ok(file) => take(File::from(file), CONFIG),
+        Err(Errno::ENOENT) => Some(Vec::new()),
         Err(_) => None,
     }
 }

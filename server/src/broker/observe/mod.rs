@@ -22,7 +22,7 @@ use std::path::Path;
 
 use tool_policy::facts::{Observed, Wants, git};
 
-use self::files::{CONFIG, SHORT, join, operators, read};
+use self::files::{CONFIG, SHORT, at_home, join, operators, read};
 use self::repository::Repository;
 use super::workspace::Workspace;
 use crate::os::descriptors::path_of;
@@ -117,8 +117,8 @@ fn git_files<'a>(
     add(operators(Path::new("/etc/gitconfig"))?);
     if let Some(home) = home {
         let home = Path::new(OsStr::from_bytes(home));
-        add(operators(&home.join(".config/git/config"))?);
-        add(operators(&home.join(".gitconfig"))?);
+        add(at_home(home, ".config/git/config")?);
+        add(at_home(home, ".gitconfig")?);
     }
     add(read(root, &join(&repository.common, b"config"), CONFIG)?);
     let head = read(root, &join(&repository.own, b"HEAD"), SHORT)?;

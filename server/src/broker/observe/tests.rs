@@ -136,3 +136,34 @@ fn a_ref_that_stands_for_another_is_found() {
     fs::write(git.join("HEAD"), "ref: refs/heads/alias\n").unwrap();
     assert_eq!(look("refs/heads/one"), (false, false));
 }
+
+/// The server reads it, whatever the tool may read.
+#[test]
+fn what_a_tool_leaves_in_its_home_leads_nowhere_and_is_not_waited_for() {
+    let (base, workspace) = root_with_repository();
+    let home = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("secret"), "[push]\nfollowTags = true\n").unwrap();
+    let variable = std::ffi::CString::new(format!("HOME={}", home.path().display())).unwrap();
+    let config = || {
+        let place = base.path().as_os_str().as_bytes();
+        let files = git_files(&workspace, place, std::slice::from_ref(&variable))?;
+        Some(String::from_utf8(files.config).unwrap())
+    };
+    let own = home.path().join(".gitconfig");
+    assert!(config().is_some());
+    fs::write(&own, "[own]\n").unwrap();
+    assert!(config().unwrap().contains("[own]"));
+    fs::rename(&own, home.path().join("elsewhere")).unwrap();
+    symlink("elsewhere", &own).unwrap();
+    assert!(config().unwrap().contains("[own]"), "a link within");
+    fs::remove_file(&own).unwrap();
+    symlink(outside.path().join("secret"), &own).unwrap();
+    assert_eq!(config(), None, "a link that leads out");
+    fs::remove_file(&own).unwrap();
+    nix::unistd::mkfifo(&own, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert_eq!(config(), None, "what would be waited for");
+    fs::remove_file(&own).unwrap();
+    symlink(outside.path(), home.path().join(".config")).unwrap();
+    assert_eq!(config(), None, "a directory that leads out");
+}
