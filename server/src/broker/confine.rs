@@ -29,7 +29,7 @@ use self::reach::{Common, Reach, Seen};
 use self::settings::Settings;
 pub(crate) use self::way::Way;
 use super::{Homes, Workspace};
-use crate::exec::ground::{LANDLOCK_FILES, LANDLOCK_SIGNALS, LANDLOCK_TCP, LANDLOCK_TRUNCATE};
+use crate::exec::ground::{LANDLOCK_FILES, LANDLOCK_TCP, LANDLOCK_TRUNCATE};
 use crate::exec::{Confinement, Ground, Outlet, Plan};
 use crate::os::identity::Identity;
 use crate::os::landlock::{Access, Domain};
@@ -184,7 +184,16 @@ impl Confines {
     /// Whether no call sees what others were called with: each has a pid namespace.
     pub(crate) fn hides(&self, ground: &Ground) -> bool {
         let spaces = self.level(ground) == Level::Namespaces && ground.own_proc;
-        spaces && ground.landlock.is_some_and(|abi| abi < LANDLOCK_SIGNALS)
+        spaces && !ground.holds_signals()
+    }
+
+    /// What keeps a tool from ending other processes of its user, where nothing does:
+    /// what to do. Where that user is the server's own, it is not run.
+    pub(crate) fn lets_signals_out(&self, ground: &Ground) -> Option<&'static str> {
+        (self.level(ground) == Level::Landlock && !ground.holds_signals()).then_some(
+            "signals: a tool can send them to every process of its user: Linux 6.12 or newer, \
+             or user namespaces",
+        )
     }
 
     /// Who a call in a directory is: the owner of the root that it lies in, where
@@ -279,7 +288,14 @@ impl Confines {
         }
         let mut allowed = allowed(&tool.sandbox, abi, outside, outside && asks_github(tool));
         // Without Landlock's own scope only a pid namespace keeps signals within.
-        let spaces = level == Level::Namespaces && (outside || abi < LANDLOCK_SIGNALS);
+        let spaces = level == Level::Namespaces && (outside || !ground.holds_signals());
+        // Another user's processes are not the server; this one's it could end.
+        if footing.identity.is_none()
+            && let Some(lack) = self.lets_signals_out(ground)
+        {
+            let what = format!("it would run as the server's own user, and could end it: {lack}");
+            return Err(unavailable(tool, &what));
+        }
         // Landlock knows ports and no addresses: whoever may connect to the listener's
         // port may do so everywhere. So such a call connects nothing itself, unless its
         // definition leaves it other sockets, which connect(2) has to be there for.

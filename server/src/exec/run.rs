@@ -89,7 +89,6 @@ impl Executor {
                     "namespaces: {}: let user namespaces be made where the server runs",
                     errno.desc()
                 ));
-                executor.ground.without_namespaces();
             }
         }
         Ok(executor)

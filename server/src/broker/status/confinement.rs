@@ -33,15 +33,21 @@ impl ConfinementStatus {
         let level = broker.confines.level(ground);
         let first = broker.workspace.first();
         let identity = broker.confines.identity(ground, &broker.workspace, first);
+        let shared = !matches!(identity, Ok(Some(_)));
+        let mut missing = ground.missing.clone();
+        let lack = broker.confines.lets_signals_out(ground);
+        missing.extend(lack.map(str::to_owned));
+        // It is refused then.
+        let level = if shared && lack.is_some() { Level::None } else { level };
         ConfinementStatus {
             level: level.as_str(),
             landlock_abi: ground.landlock.unwrap_or(0),
             seccomp: ground.seccomp,
             namespaces: level == Level::Namespaces,
-            uid: if matches!(identity, Ok(Some(_))) { "owner" } else { "shared" },
+            uid: if shared { "shared" } else { "owner" },
             argv: if broker.confines.hides(ground) { "hidden" } else { "visible" },
             cgroups: broker.executor.cgroups().is_some(),
-            missing: ground.missing.clone(),
+            missing,
         }
     }
 
