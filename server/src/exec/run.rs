@@ -25,7 +25,7 @@ use super::report::{Report, RunError};
 use super::start::failed;
 use super::supervise::{Outcome, Reins, after, supervise};
 use super::tree::{Target, Trees};
-use crate::os::cgroup::{Group, Tree};
+use crate::os::cgroup::{Bounds, Group, Tree};
 use crate::os::descriptors;
 use crate::os::process::Exit;
 
@@ -74,7 +74,7 @@ impl Executor {
         executor.probe(None)?;
         // Where the server's own cgroup was once killed, some kernels kill a
         // process at birth that starts in another one.
-        let group = executor.take_group();
+        let group = executor.take_group(Bounds::default()).ok().flatten();
         if group.is_none() || executor.probe(group.as_ref()).is_err() {
             executor.cgroups = None;
         }
@@ -98,6 +98,13 @@ impl Executor {
     pub(crate) fn cgroups(&self) -> Option<PathBuf> {
         let tree = self.cgroups.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
         Some(tree.path().to_owned())
+    }
+
+    /// What these are used for, in words, and what for they are not, with what to do.
+    pub(crate) fn cgroup_uses(&self) -> (Vec<&'static str>, Option<String>) {
+        let Some(tree) = &self.cgroups else { return (Vec::new(), None) };
+        let tree = tree.lock().unwrap_or_else(PoisonError::into_inner);
+        (tree.uses(), tree.missing().map(str::to_owned))
     }
 
     /// What the machine gives to hold tools with.
@@ -127,8 +134,9 @@ impl Executor {
     /// The process of a call that nobody attended to has ended.
     pub(crate) fn ended(&self, running: Running, exit: Exit) -> Report {
         self.trees.ended(running.pid);
+        let ran_out = running.group.as_ref().is_some_and(Group::ran_out);
         self.give_back(running.group);
-        Report::of(Outcome::Exited(exit))
+        Report { ran_out, ..Report::of(Outcome::Exited(exit)) }
     }
 
     /// Attends to a call until its end; `place` is held until its processes have
@@ -202,13 +210,14 @@ impl Executor {
             watch,
             ours.carry(masters, relayed, &capture, redact, &finish, self.stall)
         );
+        let ran_out = group.as_ref().is_some_and(Group::ran_out);
         self.give_back(group);
         // The tool may have ended before the last of its output was read.
         let outcome = match (outcome, capture.overflowed()) {
             (Outcome::Exited(_), Some(seen)) => Outcome::OutputTooLarge(seen),
             (outcome, _) => outcome,
         };
-        Ok(Report { outcome, stdout, stderr, seen, unkillable, hint: None })
+        Ok(Report { outcome, stdout, stderr, seen, unkillable, ran_out, hint: None })
     }
 
     /// Where there is a leader: waits until it has started the tool, and opens the

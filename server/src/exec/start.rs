@@ -26,11 +26,14 @@ use super::report::RunError;
 use super::run::{Executor, Running};
 use super::task::{Confined, Task};
 use super::terminal::Laid;
-use crate::os::cgroup::Group;
+use crate::os::cgroup::{Bounds, Group};
 use crate::os::identity::Identity;
 use crate::os::limit::Limit;
 use crate::os::root::Root;
 use crate::os::spawn::{Image, Leads, Program, Step};
+
+/// A leader, and the thread that lets its child go on.
+const LEADER: u64 = 2;
 
 /// How long the namespaces of a probe may take.
 const PROBE: Duration = Duration::from_secs(5);
@@ -44,7 +47,7 @@ impl Executor {
         io: Io,
         collector: Option<u64>,
     ) -> Result<Running, RunError> {
-        let group = self.take_group();
+        let group = self.take_group(bounds(plan.get(), &io))?;
         match self.start_in(plan.get(), io, group.as_ref(), collector) {
             Ok(mut running) => {
                 self.trees.leads(running.pid, plan.get().call);
@@ -247,14 +250,36 @@ impl Executor {
         }
     }
 
-    pub(super) fn take_group(&self) -> Option<Group> {
-        self.cgroups.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// A cgroup for a call, where calls have some. One that is to be bounded as a whole
+    /// does not begin without.
+    pub(super) fn take_group(&self, bounds: Bounds) -> Result<Option<Group>, RunError> {
+        let Some(cgroups) = &self.cgroups else { return Ok(None) };
+        let mut cgroups = cgroups.lock().unwrap_or_else(PoisonError::into_inner);
+        let bounds = cgroups.hold(bounds);
+        match cgroups.take(bounds) {
+            Ok(group) => Ok(Some(group)),
+            Err(_) if bounds.is_none() => Ok(None),
+            Err(errno) => Err(RunError::Resources(errno)),
+        }
     }
 
     pub(super) fn give_back(&self, group: Option<Group>) {
         if let (Some(cgroups), Some(group)) = (&self.cgroups, group) {
             cgroups.lock().unwrap_or_else(PoisonError::into_inner).give_back(group);
         }
+    }
+}
+
+/// What all processes of a call may have together, by the limits that each of them has.
+/// A leader and a thread of it are the server's affair.
+fn bounds(plan: &Plan, io: &Io) -> Bounds {
+    let spaces = plan.confinement.as_ref().is_some_and(|confinement| confinement.spaces);
+    let own = if spaces || !io.terminals().is_empty() { LEADER } else { 0 };
+    let processes = Limit::value(&plan.limits, "processes");
+    Bounds {
+        // Without room for one nothing begins; each process has its own limit too.
+        processes: processes.map(|most| most.max(1).saturating_add(own)),
+        memory: Limit::value(&plan.limits, "memory_bytes"),
     }
 }
 

@@ -21,8 +21,8 @@ pub(super) struct ConfinementStatus {
     uid: &'static str,
     /// Whether a tool sees what others were called with.
     argv: &'static str,
-    /// Whether each call has a cgroup.
-    cgroups: bool,
+    /// What each call has a cgroup for: `kill`, `pids`, `memory`; nothing: it has none.
+    cgroups: Vec<&'static str>,
     /// What is not there, and what to do about it.
     missing: Vec<String>,
 }
@@ -37,6 +37,8 @@ impl ConfinementStatus {
         let mut missing = ground.missing.clone();
         let lack = broker.confines.lets_signals_out(ground);
         missing.extend(lack.map(str::to_owned));
+        let (cgroups, unbounded) = broker.executor.cgroup_uses();
+        missing.extend(unbounded);
         // It is refused then.
         let level = if shared && lack.is_some() { Level::None } else { level };
         ConfinementStatus {
@@ -46,7 +48,7 @@ impl ConfinementStatus {
             namespaces: level == Level::Namespaces,
             uid: if shared { "shared" } else { "owner" },
             argv: if broker.confines.hides(ground) { "hidden" } else { "visible" },
-            cgroups: broker.executor.cgroups().is_some(),
+            cgroups,
             missing,
         }
     }
