@@ -20,8 +20,8 @@ use crate::broker::{
     Gates, Homes, Rates, Recent, Redact, Setups, Signing, Workspace,
 };
 use crate::config::{Cgroup, Config, SandboxLevel};
-use crate::exec::{Executor, Trees, sweep_leftovers};
-use crate::listen::{SCRAPE_DESCRIPTORS, paid_for};
+use crate::exec::{Executor, Rooms, Trees, sweep_leftovers};
+use crate::listen::{SCRAPE_DESCRIPTORS, gate_places, paid_for};
 use crate::metrics::Metrics;
 use crate::os::cgroup::Tree;
 use crate::os::mark::Marks;
@@ -147,6 +147,7 @@ pub(crate) fn build(
             homes,
             confines: Confines::new(
                 config.sandbox_level == SandboxLevel::Landlock,
+                Rooms::new(gate_places(files.now)),
                 &config.env_path,
                 hidden(config).into_iter().map(|(_, path)| path).collect(),
                 kept,

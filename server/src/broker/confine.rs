@@ -30,7 +30,7 @@ use self::settings::Settings;
 pub(crate) use self::way::Way;
 use super::{Homes, Workspace};
 use crate::exec::ground::{LANDLOCK_FILES, LANDLOCK_TCP, LANDLOCK_TRUNCATE};
-use crate::exec::{Confinement, Ground, Outlet, Plan};
+use crate::exec::{Confinement, Ground, Outlet, Plan, Rooms};
 use crate::os::identity::Identity;
 use crate::os::landlock::{Access, Domain};
 use crate::os::seccomp::{Allowed, Filter};
@@ -80,6 +80,8 @@ pub(crate) struct Confines {
     /// As many domains are kept: each is a descriptor.
     most: usize,
     settings: Settings,
+    /// What calls may connect at their gates.
+    rooms: Rooms,
     /// What tools could lead somewhere else.
     written: Written,
     common: Mutex<Common>,
@@ -112,6 +114,7 @@ impl Confines {
     /// descriptors are kept.
     pub(crate) fn new(
         held_back: bool,
+        rooms: Rooms,
         path: &str,
         hidden: Vec<PathBuf>,
         most: usize,
@@ -124,6 +127,7 @@ impl Confines {
             hidden,
             most,
             settings: Settings::new(state),
+            rooms,
             written: Written::new(state),
             common: Mutex::default(),
             domains: Mutex::default(),

@@ -7,6 +7,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -16,6 +17,7 @@ use tokio::task::AbortHandle;
 use tracing::debug;
 
 use super::connector;
+use super::room::{Place, Room};
 use crate::os::notify::Questions;
 
 /// Where the gate of a call is in a network of its own.
@@ -28,9 +30,9 @@ const WAITING: usize = 16;
 #[derive(Debug)]
 pub(crate) enum Arrival {
     /// By the address.
-    Proxy(TcpStream),
+    Proxy(TcpStream, Place),
     /// By a Unix socket.
-    Unix(UnixStream),
+    Unix(UnixStream, Place),
 }
 
 /// What arrives at an outlet.
@@ -53,28 +55,27 @@ pub(crate) struct Outlet {
     /// It is taken from already.
     opened: AtomicBool,
     arrivals: mpsc::Sender<Arrival>,
+    room: Arc<Room>,
 }
 
 impl Outlet {
     /// For a call with namespaces: in its own network.
-    pub(crate) fn inside() -> (Outlet, Arrivals) {
-        let (arrivals, came) = mpsc::channel(WAITING);
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
-        (
-            Outlet { address, listener: None, opened: AtomicBool::new(false), arrivals },
-            Arrivals(came),
-        )
+    pub(crate) fn inside(room: Room) -> (Outlet, Arrivals) {
+        Outlet::of(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)), None, room)
     }
 
     /// For a call without: on a port of the machine's loopback, which others can
     /// connect to as well, so that whoever connects is to be asked for a secret.
-    pub(crate) fn on_machine() -> io::Result<(Outlet, Arrivals)> {
+    pub(crate) fn on_machine(room: Room) -> io::Result<(Outlet, Arrivals)> {
         let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
+        Ok(Outlet::of(listener.local_addr()?, Some(listener), room))
+    }
+
+    fn of(address: SocketAddr, listener: Option<StdListener>, room: Room) -> (Outlet, Arrivals) {
         let (arrivals, came) = mpsc::channel(WAITING);
-        let address = listener.local_addr()?;
-        let opened = AtomicBool::new(false);
-        Ok((Outlet { address, listener: Some(listener), opened, arrivals }, Arrivals(came)))
+        let (opened, room) = (AtomicBool::new(false), Arc::new(room));
+        (Outlet { address, listener, opened, arrivals, room }, Arrivals(came))
     }
 
     /// Where the call's processes connect to.
@@ -103,13 +104,19 @@ impl Outlet {
         if let Some(listener) = listener {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
-            let taken = runtime.spawn(take(listener, self.arrivals.clone()));
+            let taken =
+                runtime.spawn(take(listener, self.arrivals.clone(), Arc::clone(&self.room)));
             open.0.push(taken.abort_handle());
         }
         if let Some(questions) = questions {
             let questions = Questions::new(questions)?;
             let machines = self.listener.as_ref().map(|_| self.address);
-            let answered = connector::answer(questions, self.arrivals.clone(), machines);
+            let answered = connector::answer(
+                questions,
+                self.arrivals.clone(),
+                Arc::clone(&self.room),
+                machines,
+            );
             let answered = runtime.spawn(answered);
             open.0.push(answered.abort_handle());
         }
@@ -134,11 +141,13 @@ impl Drop for Open {
     }
 }
 
-async fn take(listener: TcpListener, arrivals: mpsc::Sender<Arrival>) {
+async fn take(listener: TcpListener, arrivals: mpsc::Sender<Arrival>, room: Arc<Room>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                if arrivals.send(Arrival::Proxy(stream)).await.is_err() {
+                // The others wait in the kernel's queue.
+                let Some(place) = room.take().await else { return };
+                if arrivals.send(Arrival::Proxy(stream, place)).await.is_err() {
                     return;
                 }
             }

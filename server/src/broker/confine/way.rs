@@ -40,9 +40,14 @@ impl Confines {
             let message = format!("the call's way to the gate cannot be made: {error}");
             Refusal::new(Code::SpawnFailed, message)
         };
+        let room = self.rooms.reserve().ok_or_else(|| {
+            let message = "as many calls have a gate as the server has descriptors for: try again \
+                           later, or raise its limit of open files";
+            Refusal::new(Code::Busy, message)
+        })?;
         let (outlet, arrivals) = match self.level(ground) {
-            Level::Namespaces => Outlet::inside(),
-            Level::Landlock | Level::None => Outlet::on_machine().map_err(failed)?,
+            Level::Namespaces => Outlet::inside(room),
+            Level::Landlock | Level::None => Outlet::on_machine(room).map_err(failed)?,
         };
         let door = Door { address: outlet.address(), secret: secret().map_err(failed)? };
         Ok((Way { push, door, gh: self.settings.gh(tool)?, arrivals }, outlet))

@@ -32,7 +32,7 @@ pub(crate) use self::command::Commands;
 use super::confine::Way;
 use super::signing::Service;
 use super::{Asker, Broker, Peer, Permit, Ticket};
-use crate::exec::{Arrival, Arrivals, Hear, Io, Pause, Plan, Report};
+use crate::exec::{Arrival, Arrivals, Hear, Io, Pause, Place, Plan, Report};
 use crate::registry::Tool;
 
 /// What the gates of all calls share.
@@ -141,11 +141,11 @@ async fn take(mut arrivals: Arrivals, grant: Arc<Grant>) {
             arrival = arrivals.next() => {
                 let grant = Arc::clone(&grant);
                 match arrival {
-                    Some(Arrival::Proxy(stream)) => {
-                        under_way.spawn(connection(stream, Came::Proxy, grant));
+                    Some(Arrival::Proxy(stream, place)) => {
+                        under_way.spawn(held(place, connection(stream, Came::Proxy, grant)));
                     }
-                    Some(Arrival::Unix(stream)) => {
-                        under_way.spawn(connection(stream, Came::Github, grant));
+                    Some(Arrival::Unix(stream, place)) => {
+                        under_way.spawn(held(place, connection(stream, Came::Github, grant)));
                     }
                     None => return,
                 }
@@ -153,4 +153,10 @@ async fn take(mut arrivals: Arrivals, grant: Arc<Grant>) {
             _ = under_way.join_next(), if !under_way.is_empty() => {}
         }
     }
+}
+
+/// Serves one, whose place is free again after that.
+async fn held(place: Place, served: impl Future<Output = ()>) {
+    served.await;
+    drop(place);
 }
