@@ -31,7 +31,7 @@ pub(crate) use self::way::Way;
 use super::{Homes, Workspace};
 use crate::exec::ground::{LANDLOCK_FILES, LANDLOCK_TCP, LANDLOCK_TRUNCATE};
 use crate::exec::{Confinement, Ground, Outlet, Plan, Rooms};
-use crate::os::identity::Identity;
+use crate::os::identity::{Identity, own_groups};
 use crate::os::landlock::{Access, Domain};
 use crate::os::seccomp::{Allowed, Filter};
 use crate::os::weaken;
@@ -68,6 +68,9 @@ pub(crate) struct Footing {
     pub(crate) home: PathBuf,
 }
 
+/// A group of nobody's, on every Linux.
+const NOBODYS: u32 = 65534;
+
 /// What calls share.
 #[derive(Debug)]
 pub(crate) struct Confines {
@@ -80,6 +83,8 @@ pub(crate) struct Confines {
     /// As many domains are kept: each is a descriptor.
     most: usize,
     settings: Settings,
+    /// The server's own.
+    groups: Vec<u32>,
     /// What calls may connect at their gates.
     rooms: Rooms,
     /// What tools could lead somewhere else.
@@ -127,6 +132,7 @@ impl Confines {
             hidden,
             most,
             settings: Settings::new(state),
+            groups: own_groups(),
             rooms,
             written: Written::new(state),
             common: Mutex::default(),
@@ -221,10 +227,15 @@ impl Confines {
             Refusal::new(Code::CwdOutside, message).hint(hint)
         })?;
         let own = nix::unistd::geteuid().as_raw();
-        // Files of root's group are no business of somebody else's.
-        let gid = if found.st_gid == 0 { found.st_uid } else { found.st_gid };
-        let identity = Identity { uid: found.st_uid, gid };
+        let identity = Identity { uid: found.st_uid, gid: self.group(found.st_gid, found.st_uid) };
         Ok((identity.uid != 0 && identity.uid != own).then_some(identity))
+    }
+
+    /// The one group of a user whose root has that group. What is readable by root's group,
+    /// or by one of the server's, a credential perhaps, is no business of somebody else's.
+    fn group(&self, gid: u32, uid: u32) -> u32 {
+        let theirs = |gid: &u32| *gid != 0 && !self.groups.contains(gid);
+        [gid, uid].into_iter().find(theirs).unwrap_or(NOBODYS)
     }
 
     /// Who a call in a directory is, and its HOME, there. `guards`: the server has
