@@ -133,3 +133,22 @@ fn who_moves_a_directory_or_its_root_is_nobody_else_by_that() {
     fs::rename(server.path("moved"), server.ws()).expect("rename");
     assert_eq!(say(&server, "sh", "id -u"), own);
 }
+
+#[test]
+fn what_a_tool_of_the_servers_user_lays_open_is_told_of() {
+    let server = Server::start(|s| {
+        if nix::unistd::geteuid().is_root() {
+            s.uid(ORDINARY);
+        }
+    });
+    assert_eq!(server.status()["confinement"]["uid"], json!("shared"));
+    let missing = server.status()["confinement"]["missing"].to_string();
+    assert!(missing.contains("mode and times") && missing.contains("CAP_SETUID"), "{missing}");
+    let audit = server.path("state/audit/audit.jsonl").display().to_string();
+    let told = || server.status()["attention"].to_string();
+    assert!(!told().contains("open to others"), "{}", told());
+    // Nothing holds that; its bytes are held.
+    let said = say(&server, "sh", &format!("chmod 666 {audit} && echo done; cat {audit}; :"));
+    assert_eq!(said, "done\n");
+    assert!(told().contains(&format!("{audit} is open to others (mode 0666)")), "{}", told());
+}

@@ -6,11 +6,13 @@
 //! with less than its definition says.
 //!
 //! - `loose`  paths that a tool could lead somewhere else
+//! - `own`    what a tool of the same user does to the server's own files
 //! - `reach`  the paths of a tool, and whether what was made of them still holds
 //! - `settings`  files that tell a tool of its gate
 //! - `way`    the way out of a call that talks to a server
 
 mod loose;
+mod own;
 mod reach;
 mod settings;
 mod way;
@@ -83,6 +85,7 @@ pub(crate) struct Confines {
     /// As many domains are kept: each is a descriptor.
     most: usize,
     settings: Settings,
+    state: PathBuf,
     /// The server's own.
     groups: Vec<u32>,
     /// What calls may connect at their gates.
@@ -132,6 +135,7 @@ impl Confines {
             hidden,
             most,
             settings: Settings::new(state),
+            state: state.to_owned(),
             groups: own_groups(),
             rooms,
             written: Written::new(state),
@@ -178,6 +182,11 @@ impl Confines {
             lost.map(line).collect::<Vec<_>>()
         };
         snapshot.tools.values().filter(|tool| tool.is_confined()).flat_map(of).collect()
+    }
+
+    /// Where tools are the server's own user: what of its files is open to others now.
+    pub(crate) fn laid_open(&self) -> Vec<String> {
+        own::laid_open(&self.state)
     }
 
     /// How much the machine gives.

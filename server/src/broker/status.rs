@@ -190,7 +190,7 @@ impl Broker {
         }
         let audit = self.audit.as_ref().map(|audit| AuditStatus::of(audit.state()));
         lines.extend(audit.and_then(|audit| audit.attention()));
-        lines.extend(ConfinementStatus::of(self).attention());
+        lines.extend(ConfinementStatus::of(self).attention(self));
         lines.extend(self.confines.exposed(&self.workspace));
         self.confines.heed(snapshot);
         lines.extend(self.confines.left_out(&self.workspace, snapshot));

@@ -6,6 +6,11 @@ use serde::Serialize;
 
 use crate::broker::{Broker, Level};
 
+/// What Landlock does not hold, and how it is held.
+const SHARED: &str = "a user of their own for tools: as the server's user they can change mode \
+    and times of its files, not their bytes: let the server switch (CAP_SETUID, CAP_SETGID, \
+    CAP_KILL), and give the workspace root to an ordinary user";
+
 /// What is active.
 #[derive(Debug, Serialize)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
@@ -37,6 +42,7 @@ impl ConfinementStatus {
         let mut missing = ground.missing.clone();
         let lack = broker.confines.lets_signals_out(ground);
         missing.extend(lack.map(str::to_owned));
+        missing.extend(shared.then(|| SHARED.to_owned()));
         let (cgroups, unbounded) = broker.executor.cgroup_uses();
         missing.extend(unbounded);
         // It is refused then.
@@ -54,10 +60,13 @@ impl ConfinementStatus {
     }
 
     /// What there is to look at.
-    pub(super) fn attention(&self) -> Option<String> {
+    pub(super) fn attention(&self, broker: &Broker) -> Vec<String> {
         let missing = self.missing.join("; ");
-        (self.level == Level::None.as_str()).then(|| {
+        let none = (self.level == Level::None.as_str()).then(|| {
             format!("confinement: none: tools that are to be confined are refused: {missing}")
-        })
+        });
+        let shared = self.uid == "shared";
+        let open = if shared { broker.confines.laid_open() } else { Vec::new() };
+        none.into_iter().chain(open).collect()
     }
 }
