@@ -9,12 +9,14 @@
 //! - `own`    what a tool of the same user does to the server's own files
 //! - `reach`  the paths of a tool, and whether what was made of them still holds
 //! - `settings`  files that tell a tool of its gate
+//! - `told`   what operators are told of paths
 //! - `way`    the way out of a call that talks to a server
 
 mod loose;
 mod own;
 mod reach;
 mod settings;
+mod told;
 mod way;
 
 use std::collections::HashMap;
@@ -26,7 +28,7 @@ use tool_policy::definition::gate::Adapter;
 use tool_policy::definition::sandbox::Sandbox;
 use tool_protocol::{Code, Refusal};
 
-use self::loose::{Loose, Written};
+use self::loose::Written;
 use self::reach::{Common, Reach, Seen};
 use self::settings::Settings;
 pub(crate) use self::way::Way;
@@ -37,7 +39,7 @@ use crate::os::identity::{Identity, own_groups};
 use crate::os::landlock::{Access, Domain};
 use crate::os::seccomp::{Allowed, Filter};
 use crate::os::weaken;
-use crate::registry::{Snapshot, Tool, holds};
+use crate::registry::{Snapshot, Tool};
 
 /// How much confines a call, as `status` and the audit say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -145,48 +147,10 @@ impl Confines {
         }
     }
 
-    /// What tools reach although it is the server's own: a root holds it.
-    pub(crate) fn exposed(&self, workspace: &Workspace) -> Vec<String> {
-        let both = |root: &Path| {
-            let hidden = self.hidden.iter().find(|hidden| holds(root, hidden))?;
-            let (root, hidden) = (root.display(), hidden.display());
-            Some(format!(
-                "confinement: every tool reaches {hidden}, which is the server's own, because the \
-                 workspace root {root} holds it: move one of them"
-            ))
-        };
-        workspace.paths().filter_map(both).collect()
-    }
-
     /// Notes what the tools of this moment may write: it is to be known before one of
     /// them is confined.
     pub(crate) fn heed(&self, snapshot: &Snapshot) {
         self.written.heed(snapshot);
-    }
-
-    /// What definitions name and their tools do not reach, since another tool could put
-    /// something else there.
-    pub(crate) fn left_out(&self, workspace: &Workspace, snapshot: &Snapshot) -> Vec<String> {
-        let of = |tool: &Arc<Tool>| {
-            let all = Loose::of(workspace, &self.written, &tool.sandbox);
-            let own = Loose::of_one(workspace, &tool.sandbox);
-            let named = tool.sandbox.read.iter().chain(&tool.sandbox.write).chain([&tool.binary]);
-            let lost = named.filter(|path| own.settles(path) && !all.settles(path));
-            let line = |path: &PathBuf| {
-                let (name, path) = (&tool.name, path.display());
-                format!(
-                    "{name}: {path} is out of its reach: it lies in a directory that another \
-                     tool may write, and replace; list that directory, or move it"
-                )
-            };
-            lost.map(line).collect::<Vec<_>>()
-        };
-        snapshot.tools.values().filter(|tool| tool.is_confined()).flat_map(of).collect()
-    }
-
-    /// Where tools are the server's own user: what of its files is open to others now.
-    pub(crate) fn laid_open(&self) -> Vec<String> {
-        own::laid_open(&self.state)
     }
 
     /// How much the machine gives.
