@@ -182,3 +182,17 @@ fn where_others_are_in_its_cgroup_the_server_moves_nobody_and_says_what_lacks() 
     other.kill().expect("kill");
     other.wait().expect("wait");
 }
+
+#[test]
+fn where_calls_can_have_no_cgroups_status_says_so() {
+    let missing = |cgroup: &str| {
+        let server = Server::start(|s| s.env("TOOL_CGROUP", cgroup));
+        assert_eq!(call(&server, "sh", "echo ran")["stdout"], json!("ran\n"));
+        let confinement = server.status()["confinement"].clone();
+        assert_eq!(confinement["cgroups"], json!([]), "{confinement}");
+        confinement["missing"].to_string().contains("cgroups: none can be made")
+    };
+    assert!(missing("/nonexistent/cgroup"));
+    // Nobody has asked for any.
+    assert!(!missing("off"));
+}

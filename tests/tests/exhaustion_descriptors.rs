@@ -195,6 +195,24 @@ fn calls_with_a_gate_beyond_the_descriptors_are_busy_and_no_descriptor_is_missed
     }
 }
 
+/// A question that nobody answers holds nothing that other calls need.
+#[test]
+fn calls_with_a_gate_that_wait_for_an_answer_take_no_other_calls_room() {
+    let server = start(|s| {
+        s.limit(Resource::RLIMIT_NOFILE, 256, 256);
+        s.tool("net", GATED);
+        s.tool("asks", &GATED.replace("default = \"allow\"", "default = \"ask\""));
+    });
+    let asks: Vec<Running> =
+        (0..6).map(|_| spawn(server.client("asks").args(["-c", "echo"]))).collect();
+    eventually("they wait", || {
+        server.status()["attention"].to_string().contains("6 calls wait for an answer")
+    });
+    let outcome = run(server.client("net").args(["-c", "echo fine"]), b"");
+    assert_eq!(outcome.out(), "fine\n", "{outcome:?}");
+    drop(asks);
+}
+
 /// What one call connects is nothing that others lack.
 #[test]
 fn a_call_that_connects_to_its_gate_without_end_takes_no_other_calls_descriptors() {

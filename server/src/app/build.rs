@@ -104,6 +104,7 @@ pub(crate) fn build(
             warn!(processes = left, "ended what a server that was killed had left");
         }
     }
+    let asked = purpose == For::Serving && !matches!(config.cgroup, Cgroup::Off);
     let cgroups = match (&config.cgroup, purpose) {
         (Cgroup::Off, _) | (_, For::Setup) => None,
         (Cgroup::Auto, For::Serving) => Tree::find(None, number),
@@ -117,6 +118,7 @@ pub(crate) fn build(
     files.now = files.now.saturating_sub(u64::try_from(kept).unwrap_or(u64::MAX));
     let executor = Executor::new(
         Trees::new(marks)?,
+        asked,
         cgroups,
         inherited,
         config.timeouts.grace,

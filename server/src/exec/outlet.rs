@@ -7,8 +7,8 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::Handle;
@@ -55,27 +55,33 @@ pub(crate) struct Outlet {
     /// It is taken from already.
     opened: AtomicBool,
     arrivals: mpsc::Sender<Arrival>,
-    room: Arc<Room>,
+    /// Given when the call begins: one that is asked about may wait for long.
+    room: OnceLock<Arc<Room>>,
 }
 
 impl Outlet {
     /// For a call with namespaces: in its own network.
-    pub(crate) fn inside(room: Room) -> (Outlet, Arrivals) {
-        Outlet::of(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)), None, room)
+    pub(crate) fn inside() -> (Outlet, Arrivals) {
+        Outlet::of(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)), None)
     }
 
     /// For a call without: on a port of the machine's loopback, which others can
     /// connect to as well, so that whoever connects is to be asked for a secret.
-    pub(crate) fn on_machine(room: Room) -> io::Result<(Outlet, Arrivals)> {
+    pub(crate) fn on_machine() -> io::Result<(Outlet, Arrivals)> {
         let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
-        Ok(Outlet::of(listener.local_addr()?, Some(listener), room))
+        Ok(Outlet::of(listener.local_addr()?, Some(listener)))
     }
 
-    fn of(address: SocketAddr, listener: Option<StdListener>, room: Room) -> (Outlet, Arrivals) {
+    fn of(address: SocketAddr, listener: Option<StdListener>) -> (Outlet, Arrivals) {
         let (arrivals, came) = mpsc::channel(WAITING);
-        let (opened, room) = (AtomicBool::new(false), Arc::new(room));
+        let (opened, room) = (AtomicBool::new(false), OnceLock::new());
         (Outlet { address, listener, opened, arrivals, room }, Arrivals(came))
+    }
+
+    /// Gives it room for connections, without which it takes none.
+    pub(crate) fn furnish(&self, room: Room) {
+        drop(self.room.set(Arc::new(room)));
     }
 
     /// Where the call's processes connect to.
@@ -94,6 +100,7 @@ impl Outlet {
         // The call may have been started by a thread that is not the runtime's.
         let _entered = runtime.enter();
         let mut open = Open(Vec::new());
+        let Some(room) = self.room.get() else { return Ok(open) };
         let listener = match (inside, &self.listener) {
             (Some(listener), _) => Some(StdListener::from(listener)),
             (None, Some(listener)) if !self.opened.swap(true, Ordering::Relaxed) => {
@@ -104,19 +111,14 @@ impl Outlet {
         if let Some(listener) = listener {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
-            let taken =
-                runtime.spawn(take(listener, self.arrivals.clone(), Arc::clone(&self.room)));
+            let taken = runtime.spawn(take(listener, self.arrivals.clone(), Arc::clone(room)));
             open.0.push(taken.abort_handle());
         }
         if let Some(questions) = questions {
             let questions = Questions::new(questions)?;
             let machines = self.listener.as_ref().map(|_| self.address);
-            let answered = connector::answer(
-                questions,
-                self.arrivals.clone(),
-                Arc::clone(&self.room),
-                machines,
-            );
+            let answered =
+                connector::answer(questions, self.arrivals.clone(), Arc::clone(room), machines);
             let answered = runtime.spawn(answered);
             open.0.push(answered.abort_handle());
         }

@@ -29,6 +29,11 @@ use crate::os::cgroup::{Bounds, Group, Tree};
 use crate::os::descriptors;
 use crate::os::process::Exit;
 
+/// Why calls have no cgroups although they are to.
+const WITHOUT_CGROUPS: &str = "cgroups: none can be made here, or no process begins in one: mount \
+    version 2 so that the server may write to its own cgroup, with cgroup.kill (Linux 5.14) and \
+    clone3; until then [limits] hold for each process alone";
+
 /// What every call shares.
 #[derive(Debug)]
 pub(crate) struct Executor {
@@ -48,9 +53,11 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    /// `files` is RLIMIT_NOFILE for tools where it is not the server's own.
+    /// `files` is RLIMIT_NOFILE for tools where it is not the server's own; `asked`: the
+    /// settings want cgroups.
     pub(crate) fn new(
         trees: Trees,
+        asked: bool,
         cgroups: Option<Tree>,
         files: Option<(u64, u64)>,
         grace: Duration,
@@ -77,6 +84,9 @@ impl Executor {
         let group = executor.take_group(Bounds::default()).ok().flatten();
         if group.is_none() || executor.probe(group.as_ref()).is_err() {
             executor.cgroups = None;
+        }
+        if executor.cgroups.is_none() && asked {
+            executor.ground.missing.push(WITHOUT_CGROUPS.to_owned());
         }
         executor.give_back(group);
         let somebody = executor.ground.switches.then_some(NOBODY);

@@ -12,7 +12,7 @@ use tool_gate::door::environment;
 use tool_protocol::{Code, Refusal};
 
 use super::{Confines, Level};
-use crate::exec::{Arrivals, Ground, Outlet};
+use crate::exec::{Arrivals, Ground, Outlet, Plan};
 use crate::registry::Tool;
 
 /// What belongs to a call that gets the gate.
@@ -40,17 +40,27 @@ impl Confines {
             let message = format!("the call's way to the gate cannot be made: {error}");
             Refusal::new(Code::SpawnFailed, message)
         };
+        let (outlet, arrivals) = match self.level(ground) {
+            Level::Namespaces => Outlet::inside(),
+            Level::Landlock | Level::None => Outlet::on_machine().map_err(failed)?,
+        };
+        let door = Door { address: outlet.address(), secret: secret().map_err(failed)? };
+        Ok((Way { push, door, gh: self.settings.gh(tool)?, arrivals }, outlet))
+    }
+}
+
+impl Confines {
+    /// Gives a call that begins room for what it connects.
+    pub(crate) fn furnish(&self, plan: &Plan) -> Result<(), Refusal> {
+        let outlet = plan.confinement.as_ref().and_then(|it| it.outlet.as_ref());
+        let Some(outlet) = outlet else { return Ok(()) };
         let room = self.rooms.reserve().ok_or_else(|| {
             let message = "as many calls have a gate as the server has descriptors for: try again \
                            later, or raise its limit of open files";
             Refusal::new(Code::Busy, message)
         })?;
-        let (outlet, arrivals) = match self.level(ground) {
-            Level::Namespaces => Outlet::inside(room),
-            Level::Landlock | Level::None => Outlet::on_machine(room).map_err(failed)?,
-        };
-        let door = Door { address: outlet.address(), secret: secret().map_err(failed)? };
-        Ok((Way { push, door, gh: self.settings.gh(tool)?, arrivals }, outlet))
+        outlet.furnish(room);
+        Ok(())
     }
 }
 

@@ -90,6 +90,7 @@ impl Broker {
         ticket: &mut Ticket,
     ) -> Result<Report, Refusal> {
         let Gated { tool, permit, approved, io, peer, way } = gated;
+        self.confines.furnish(approved.get())?;
         let pause = Arc::new(Pause::default());
         hear.pause = Some(Arc::clone(&pause));
         let asker = Asker::of(approved.get(), peer, &self.facts.peer(peer));
