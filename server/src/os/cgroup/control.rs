@@ -121,7 +121,8 @@ fn enable(parent: &Path, tree: &Path, wanted: Controllers, inside: bool) -> Resu
                 }
                 return Err(format!(
                     "{shown} holds other processes: start the server in a cgroup of its own \
-                     (systemd: Delegate=yes; in a container: as its first process)"
+                     (systemd: Delegate=yes; in a container: as its first process), or name an \
+                     empty one"
                 ));
             }
         }
