@@ -49,6 +49,15 @@ pub fn umask(command: &mut Command, mask: u32) {
     });
 }
 
+/// Further groups of the child; for root.
+pub fn groups(command: &mut Command, groups: &'static [u32]) {
+    before_exec(command, move || {
+        // SAFETY: reads so many numbers; the kernel's own call, which asks for no lock.
+        let done = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    });
+}
+
 /// Closes a descriptor in the child, as `<&-` does.
 pub fn close(command: &mut Command, fd: RawFd) {
     before_exec(command, move || {

@@ -194,6 +194,42 @@ fn a_tool_that_is_not_confined_is_somebody_else_while_there_are_credentials() {
 }
 
 #[test]
+fn no_tool_has_a_group_of_the_servers() {
+    const NAME: &str = "no_tool_has_a_group_of_the_servers";
+    if !tool_broker_tests::is_root() {
+        return tool_broker_tests::skipped(NAME, "uids cannot be switched here");
+    }
+    for (uid, own, wanted) in [
+        // The root's group is one by which the server reads its credential.
+        (4_242, &[4_243][..], "4242"),
+        // So is the one that has the owner's number.
+        (4_242, &[4_243, 4_242], "65534"),
+        (4_242, &[7], "4243"),
+    ] {
+        let setup = Setup::new();
+        chown(setup.ws(), Some(uid), Some(4_243)).expect("chown");
+        let secret = setup.file("secret", "canary", 0o640);
+        chown(&secret, Some(0), Some(4_243)).expect("chown");
+        let gate = format!(
+            "[[gate]]\nadapter = \"http\"\nhosts = [\"a.example\"]\ncredential = \"file:{}\"\n",
+            secret.display()
+        );
+        setup.tool("net", &format!("{SH}{gate}"));
+        setup.tool("bare", &format!("{SH}[sandbox]\nmode = \"off\"\n"));
+        let mut command = setup.serve();
+        sys::groups(&mut command, own);
+        let server = Server::start_command(setup, command);
+        for tool in ["sh", "bare", "net"] {
+            assert_eq!(sh(&server, tool, "id -G").0, format!("{wanted}\n"), "{tool} {own:?}");
+        }
+        // Nothing else holds this one.
+        let (said, status) = sh(&server, "bare", &format!("cat {}", secret.display()));
+        let shared = own.contains(&4_243);
+        assert_eq!((status != 0, said.contains("canary")), (shared, !shared), "{said}");
+    }
+}
+
+#[test]
 fn status_says_what_confines_and_the_level_can_be_held_back() {
     let server = Server::start(|s| s.env("TOOL_SANDBOX_LEVEL", "landlock"));
     let active = server.status()["confinement"].clone();
@@ -201,7 +237,7 @@ fn status_says_what_confines_and_the_level_can_be_held_back() {
     assert!(active["landlock_abi"].as_u64() > Some(1) && active["seccomp"] == json!(true));
     assert!(["owner", "shared"].contains(&active["uid"].as_str().expect("uid")));
     assert_eq!(active["argv"], json!("visible"));
-    assert!(active["missing"].is_array() && active["cgroups"].is_boolean(), "{active}");
+    assert!(active["missing"].is_array() && active["cgroups"].is_array(), "{active}");
     let told = run(&mut server.verb(&["status"]), b"").success();
     let line = told.lines().find(|line| line.starts_with("confinement: ")).expect("a line");
     assert!(line.starts_with("confinement: landlock, Landlock "), "{line}");

@@ -70,6 +70,51 @@ fn a_path_of_a_definition_that_a_tool_can_replace_leads_nowhere() {
 }
 
 #[test]
+fn a_path_that_another_tool_can_replace_leads_nowhere_either() {
+    let server = Server::start(|s| {
+        let path = |name: &str| s.path(name).display().to_string();
+        let sh = "binary = \"/bin/sh\"\n";
+        // What one may write, and its HOME; the other one names what lies in it.
+        s.tool("writes", &format!("{sh}[sandbox]\nwrite = [{:?}]\n", path("shared")));
+        let named = format!("{:?}, {:?}", path("shared/link"), path("shared/deep"));
+        let whole = path("shared");
+        s.tool("reads", &format!("{sh}[sandbox]\nread = [{named}, {whole:?}]\n"));
+        s.tool("writes2", &format!("{sh}[sandbox]\nwrite = [{named}]\n"));
+        s.file("outside/secret", "canary", 0o644);
+        s.file("shared/own", "own", 0o666);
+        s.file("shared/deep/own", "", 0o666);
+        for name in ["shared", "shared/deep", "outside"] {
+            fs::set_permissions(s.path(name), fs::Permissions::from_mode(0o777)).expect("chmod");
+        }
+        // A directory of PATH in a HOME: every tool would read what it leads to.
+        let bin = path("state/home/writes/bin");
+        s.env("TOOL_ENV_PATH", format!("/usr/bin:/bin:{bin}"));
+    });
+    let at = |name: &str| server.path(name).display().to_string();
+    let (outside, shared) = (at("outside"), at("shared"));
+    let look = format!("cat {outside}/secret; echo x > {outside}/made; :");
+    let plant = format!(
+        "rm -rf {shared}/deep; for name in {shared}/link {shared}/deep $HOME/bin; \
+         do ln -sfn {outside} $name || exit; done; echo made"
+    );
+    assert_eq!(say(&server, "writes", &plant), "made\n");
+    for tool in ["reads", "writes2", "sh"] {
+        assert_eq!(say(&server, tool, &look), "", "{tool}");
+    }
+    assert!(!server.path("outside/made").exists());
+    // What is named itself is reached, and what is left out is told of.
+    assert_eq!(say(&server, "reads", &format!("cat {shared}/own")), "own");
+    let told = server.status()["attention"].to_string();
+    let line = |tool: &str| format!("{tool}: {shared}/deep is out of its reach");
+    assert!(told.contains(&line("reads")) && told.contains(&line("writes2")), "{told}");
+    // What was writable once may hold such a link still.
+    let alone = format!("binary = \"/bin/sh\"\n[sandbox]\nread = [{:?}]\n", at("shared/link"));
+    fs::remove_dir_all(server.path("tools.d/writes")).expect("rm");
+    server.tool("later", &alone);
+    assert_eq!(say(&server, "later", &look), "");
+}
+
+#[test]
 fn who_moves_a_directory_or_its_root_is_nobody_else_by_that() {
     const NAME: &str = "who_moves_a_directory_or_its_root_is_nobody_else_by_that";
     if !nix::unistd::geteuid().is_root() {
@@ -87,4 +132,23 @@ fn who_moves_a_directory_or_its_root_is_nobody_else_by_that() {
     assert_eq!(reply["code"], json!("cwd_outside"), "{reply}");
     fs::rename(server.path("moved"), server.ws()).expect("rename");
     assert_eq!(say(&server, "sh", "id -u"), own);
+}
+
+#[test]
+fn what_a_tool_of_the_servers_user_lays_open_is_told_of() {
+    let server = Server::start(|s| {
+        if nix::unistd::geteuid().is_root() {
+            s.uid(ORDINARY);
+        }
+    });
+    assert_eq!(server.status()["confinement"]["uid"], json!("shared"));
+    let missing = server.status()["confinement"]["missing"].to_string();
+    assert!(missing.contains("mode and times") && missing.contains("CAP_SETUID"), "{missing}");
+    let audit = server.path("state/audit/audit.jsonl").display().to_string();
+    let told = || server.status()["attention"].to_string();
+    assert!(!told().contains("open to others"), "{}", told());
+    // Nothing holds that; its bytes are held.
+    let said = say(&server, "sh", &format!("chmod 666 {audit} && echo done; cat {audit}; :"));
+    assert_eq!(said, "done\n");
+    assert!(told().contains(&format!("{audit} is open to others (mode 0666)")), "{}", told());
 }

@@ -1,14 +1,10 @@
 //! Before it executes, a child is the owner's already, who can stop it: and the
 //! server waits for it then, but not for long.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tool_broker_tests::Server;
+use tool_broker_tests::attacks::stopper::{attacker, server};
 
 /// Nobody's but this test's: every process of it is stopped over and over.
 const STOPPED: u32 = 64_321;
@@ -18,17 +14,8 @@ fn an_owner_who_stops_children_does_not_stop_the_server() {
     if !nix::unistd::geteuid().is_root() {
         return; // it cannot be somebody else
     }
-    let server = Server::start(|setup| {
-        setup.tool("true", "binary = \"/bin/true\"\ntimeout = 1\n");
-        chown(setup.ws(), Some(STOPPED), Some(STOPPED)).expect("chown");
-        fs::set_permissions(setup.ws(), Permissions::from_mode(0o755)).expect("chmod");
-    });
-    let script = "import os, signal, time\nend = time.time() + 2\n\
-                  while time.time() < end:\n try: os.kill(-1, signal.SIGSTOP)\n except OSError: pass";
-    let mut attacker = Command::new("python3");
-    attacker.args(["-c", script]).uid(STOPPED).gid(STOPPED);
-    tool_broker_tests::sys::die_with_parent(&mut attacker);
-    let mut attacker = attacker.spawn().expect("python3");
+    let server = server(STOPPED, |_| {});
+    let mut attacker = attacker(STOPPED);
     let mut longest = Duration::ZERO;
     while attacker.try_wait().expect("wait").is_none() {
         // Not waited for: their tools are stopped too, which is their owner's affair.

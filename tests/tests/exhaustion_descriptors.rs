@@ -139,6 +139,102 @@ fn peers_that_pass_descriptors_do_not_use_up_the_servers() {
     still_works(&server);
 }
 
+/// A shell every call of which gets a gate.
+const GATED: &str = "binary = \"/bin/sh\"\ndefault = \"allow\"\n[sandbox]\nnetwork = \"always\"\n\
+    [[gate]]\nadapter = \"http\"\nhosts = [\"example.org\"]\n";
+
+fn with_gates(level: &str) -> Tidy {
+    start(|s| {
+        s.limit(Resource::RLIMIT_NOFILE, 256, 256);
+        s.env("TOOL_TIMEOUTS_GRACE", "0.3");
+        s.env("TOOL_SANDBOX_LEVEL", level);
+        s.tool("net", GATED);
+    })
+}
+
+/// Connects as often as it may, and holds what it gets.
+const CONNECT: &str = "import os, socket, sys, time, urllib.parse
+at = urllib.parse.urlsplit(os.environ['http_proxy'])
+held = []
+for _ in range(150):
+    one = socket.socket(); one.settimeout(0.2)
+    try: one.connect((at.hostname, at.port))
+    except OSError: break
+    held.append(one)
+open('held', 'w').write(str(len(held)))
+while not os.path.exists('go'): time.sleep(0.02)";
+
+/// Calls with a gate cost more: as many run as there is room for, the others are told.
+#[test]
+fn calls_with_a_gate_beyond_the_descriptors_are_busy_and_no_descriptor_is_missed() {
+    for level in ["auto", "landlock"] {
+        let server = with_gates(level);
+        let before = server.settled();
+        let clients: Vec<Running> = (0..40)
+            .map(|n| {
+                let text = format!("sleep 0.3; echo {n}");
+                spawn(server.client("net").args(["-c", &text]))
+            })
+            .collect();
+        let ends = clients.into_iter().enumerate().map(|(n, one)| {
+            let outcome = one.wait();
+            if outcome.code() == Some(0) {
+                assert_eq!(outcome.out(), format!("{n}\n"), "{level}: crossed: {outcome:?}");
+                return true;
+            }
+            let line = outcome.refused(125);
+            assert!(line.contains("as many calls have a gate"), "{level}: {line}");
+            false
+        });
+        let count = ends.filter(|served| *served).count();
+        eprintln!("{level}: {count} of 40 were served, the others told");
+        assert!(count >= 4, "{level}: only {count} of 40 were served");
+        assert!(!server.log().contains("Too many open files"), "{}", server.log());
+        server.nothing_left(before);
+        still_works(&server);
+    }
+}
+
+/// A question that nobody answers holds nothing that other calls need.
+#[test]
+fn calls_with_a_gate_that_wait_for_an_answer_take_no_other_calls_room() {
+    let server = start(|s| {
+        s.limit(Resource::RLIMIT_NOFILE, 256, 256);
+        s.tool("net", GATED);
+        s.tool("asks", &GATED.replace("default = \"allow\"", "default = \"ask\""));
+    });
+    let asks: Vec<Running> =
+        (0..6).map(|_| spawn(server.client("asks").args(["-c", "echo"]))).collect();
+    eventually("they wait", || {
+        server.status()["attention"].to_string().contains("6 calls wait for an answer")
+    });
+    let outcome = run(server.client("net").args(["-c", "echo fine"]), b"");
+    assert_eq!(outcome.out(), "fine\n", "{outcome:?}");
+    drop(asks);
+}
+
+/// What one call connects is nothing that others lack.
+#[test]
+fn a_call_that_connects_to_its_gate_without_end_takes_no_other_calls_descriptors() {
+    for level in ["auto", "landlock"] {
+        let server = with_gates(level);
+        let before = server.settled();
+        let text = "exec python3 -c \"$0\"";
+        let greedy = spawn(server.client("net").args(["-c", text, CONNECT]));
+        eventually("it has what it gets", || server.ws().join("held").exists());
+        let open = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("fd").count();
+        assert!(open < 100, "{level}: {open} descriptors are open");
+        for tool in ["net", "sh"] {
+            let outcome = run(server.client(tool).args(["-c", "echo fine"]), b"");
+            assert_eq!(outcome.out(), "fine\n", "{level} {tool}: {outcome:?}");
+        }
+        std::fs::write(server.ws().join("go"), "").expect("go");
+        assert_eq!(greedy.wait().code(), Some(0));
+        assert!(!server.log().contains("Too many open files"), "{}", server.log());
+        server.nothing_left(before);
+    }
+}
+
 /// A limit that leaves room for next to nothing: one at a time, but they run.
 #[test]
 fn a_server_with_next_to_no_descriptors_serves_or_says_so_at_its_start() {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use tool_broker_tests::attacks::definitions::{GIT, NET, REPOSITORY, SH};
-use tool_broker_tests::attacks::{Mode, Row, Table, World};
+use tool_broker_tests::attacks::{Mode, Row, Table, World, stopper};
 use tool_broker_tests::binaries::{binaries, weakened};
 use tool_broker_tests::{is_root, project, run, skipped};
 
@@ -31,8 +31,10 @@ struct Measure {
 enum Attack {
     Row(&'static str, &'static str, &'static str),
     Own(&'static str, &'static str),
+    /// One with a server of its own, which lacks these; whether it worked.
+    Alone(fn(&str) -> bool),
 }
-use Attack::{Own, Row as Of};
+use Attack::{Alone, Own, Row as Of};
 
 /// What a row has to show is the last word: it is in the harm that was done.
 const MEASURES: &[Measure] = &[
@@ -65,7 +67,8 @@ const MEASURES: &[Measure] = &[
     Measure {
         name: "landlock-scope",
         mode: SHARED,
-        also: &[],
+        // Where it is seen that signals are not held, nothing runs as the server's user.
+        also: &["trial"],
         attacks: &[Of("programs", "local-signal-others", "TOOK signal")],
     },
     Measure {
@@ -259,7 +262,19 @@ const MEASURES: &[Measure] = &[
             "TOOK a signature",
         )],
     },
+    Measure { name: "nudge", mode: OWNER, also: &[], attacks: &[Alone(nudge)] },
 ];
+
+/// Stops the server's children before they execute.
+fn nudge(away: &str) -> bool {
+    stopper::stops_a_server(STOPPED, |setup| {
+        setup.server(weakened());
+        setup.env("TOOL_WEAKEN", away);
+    })
+}
+
+/// Nobody's but this test's.
+const STOPPED: u32 = 64_322;
 
 /// A gate to a name of this machine, whose network is not listed.
 const PRIVATE: &str = r#"
@@ -438,6 +453,11 @@ const TOOLS: [(&str, &str); 14] = [
 fn tried(measure: &Measure, away: bool) -> Vec<String> {
     let mut names = measure.also.to_vec();
     names.extend(away.then_some(measure.name));
+    if let [Alone(attack)] = measure.attacks {
+        let worked = attack(&names.join(","));
+        let wrong = format!("without {names:?} {} {worked}", measure.name);
+        return if worked == away { Vec::new() } else { vec![wrong] };
+    }
     let mut world = World::with(Some(measure.mode), &TOOLS, |setup| {
         setup.server(weakened());
         setup.env("TOOL_WEAKEN", names.join(","));
@@ -460,6 +480,7 @@ fn tried(measure: &Measure, away: bool) -> Vec<String> {
             Own(line, sign) => {
                 (Row(measure.name.to_owned(), String::new(), (*line).to_owned()), sign)
             }
+            Alone(_) => unreachable!("it is the only one of its measure"),
         };
         world.prepare(REPOSITORY);
         let (_, harm, outcome) = world.attack(&row, &TOOLS.map(|(name, _)| name));

@@ -20,8 +20,8 @@ use crate::broker::{
     Gates, Homes, Rates, Recent, Redact, Setups, Signing, Workspace,
 };
 use crate::config::{Cgroup, Config, SandboxLevel};
-use crate::exec::{Executor, Trees, sweep_leftovers};
-use crate::listen::{SCRAPE_DESCRIPTORS, paid_for};
+use crate::exec::{Executor, Rooms, Trees, sweep_leftovers};
+use crate::listen::{SCRAPE_DESCRIPTORS, gate_places, paid_for};
 use crate::metrics::Metrics;
 use crate::os::cgroup::Tree;
 use crate::os::mark::Marks;
@@ -104,6 +104,7 @@ pub(crate) fn build(
             warn!(processes = left, "ended what a server that was killed had left");
         }
     }
+    let asked = purpose == For::Serving && !matches!(config.cgroup, Cgroup::Off);
     let cgroups = match (&config.cgroup, purpose) {
         (Cgroup::Off, _) | (_, For::Setup) => None,
         (Cgroup::Auto, For::Serving) => Tree::find(None, number),
@@ -117,6 +118,7 @@ pub(crate) fn build(
     files.now = files.now.saturating_sub(u64::try_from(kept).unwrap_or(u64::MAX));
     let executor = Executor::new(
         Trees::new(marks)?,
+        asked,
         cgroups,
         inherited,
         config.timeouts.grace,
@@ -147,6 +149,7 @@ pub(crate) fn build(
             homes,
             confines: Confines::new(
                 config.sandbox_level == SandboxLevel::Landlock,
+                Rooms::new(gate_places(files.now)),
                 &config.env_path,
                 hidden(config).into_iter().map(|(_, path)| path).collect(),
                 kept,

@@ -188,6 +188,10 @@ fn tell_the_start(config: &Config, broker: &Broker, connections: usize) {
     for exposed in broker.confines.exposed(&broker.workspace) {
         warn!("{exposed}");
     }
+    broker.confines.heed(&snapshot);
+    for left_out in broker.confines.left_out(&broker.workspace, &snapshot) {
+        warn!("{left_out}");
+    }
     for tool in snapshot.tools.values() {
         if tool.unrestricted() {
             warn!(tool = tool.name, "unrestricted: neither rules nor a default ({})", tool.origin);

@@ -6,13 +6,17 @@
 //! with less than its definition says.
 //!
 //! - `loose`  paths that a tool could lead somewhere else
+//! - `own`    what a tool of the same user does to the server's own files
 //! - `reach`  the paths of a tool, and whether what was made of them still holds
 //! - `settings`  files that tell a tool of its gate
+//! - `told`   what operators are told of paths
 //! - `way`    the way out of a call that talks to a server
 
 mod loose;
+mod own;
 mod reach;
 mod settings;
+mod told;
 mod way;
 
 use std::collections::HashMap;
@@ -24,17 +28,18 @@ use tool_policy::definition::gate::Adapter;
 use tool_policy::definition::sandbox::Sandbox;
 use tool_protocol::{Code, Refusal};
 
+use self::loose::Written;
 use self::reach::{Common, Reach, Seen};
 use self::settings::Settings;
 pub(crate) use self::way::Way;
 use super::{Homes, Workspace};
-use crate::exec::ground::{LANDLOCK_FILES, LANDLOCK_SIGNALS, LANDLOCK_TCP, LANDLOCK_TRUNCATE};
-use crate::exec::{Confinement, Ground, Outlet, Plan};
-use crate::os::identity::Identity;
+use crate::exec::ground::{LANDLOCK_FILES, LANDLOCK_TCP, LANDLOCK_TRUNCATE};
+use crate::exec::{Confinement, Ground, Outlet, Plan, Rooms};
+use crate::os::identity::{Identity, own_groups};
 use crate::os::landlock::{Access, Domain};
 use crate::os::seccomp::{Allowed, Filter};
 use crate::os::weaken;
-use crate::registry::{Tool, holds};
+use crate::registry::{Snapshot, Tool};
 
 /// How much confines a call, as `status` and the audit say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +72,9 @@ pub(crate) struct Footing {
     pub(crate) home: PathBuf,
 }
 
+/// A group of nobody's, on every Linux.
+const NOBODYS: u32 = 65534;
+
 /// What calls share.
 #[derive(Debug)]
 pub(crate) struct Confines {
@@ -79,6 +87,13 @@ pub(crate) struct Confines {
     /// As many domains are kept: each is a descriptor.
     most: usize,
     settings: Settings,
+    state: PathBuf,
+    /// The server's own.
+    groups: Vec<u32>,
+    /// What calls may connect at their gates.
+    rooms: Rooms,
+    /// What tools could lead somewhere else.
+    written: Written,
     common: Mutex<Common>,
     domains: Mutex<HashMap<Key, Kept>>,
     filters: Mutex<HashMap<Allowed, Arc<Filter>>>,
@@ -109,6 +124,7 @@ impl Confines {
     /// descriptors are kept.
     pub(crate) fn new(
         held_back: bool,
+        rooms: Rooms,
         path: &str,
         hidden: Vec<PathBuf>,
         most: usize,
@@ -121,23 +137,20 @@ impl Confines {
             hidden,
             most,
             settings: Settings::new(state),
+            state: state.to_owned(),
+            groups: own_groups(),
+            rooms,
+            written: Written::new(state),
             common: Mutex::default(),
             domains: Mutex::default(),
             filters: Mutex::default(),
         }
     }
 
-    /// What tools reach although it is the server's own: a root holds it.
-    pub(crate) fn exposed(&self, workspace: &Workspace) -> Vec<String> {
-        let both = |root: &Path| {
-            let hidden = self.hidden.iter().find(|hidden| holds(root, hidden))?;
-            let (root, hidden) = (root.display(), hidden.display());
-            Some(format!(
-                "confinement: every tool reaches {hidden}, which is the server's own, because the \
-                 workspace root {root} holds it: move one of them"
-            ))
-        };
-        workspace.paths().filter_map(both).collect()
+    /// Notes what the tools of this moment may write: it is to be known before one of
+    /// them is confined.
+    pub(crate) fn heed(&self, snapshot: &Snapshot) {
+        self.written.heed(snapshot);
     }
 
     /// How much the machine gives.
@@ -154,7 +167,16 @@ impl Confines {
     /// Whether no call sees what others were called with: each has a pid namespace.
     pub(crate) fn hides(&self, ground: &Ground) -> bool {
         let spaces = self.level(ground) == Level::Namespaces && ground.own_proc;
-        spaces && ground.landlock.is_some_and(|abi| abi < LANDLOCK_SIGNALS)
+        spaces && !ground.holds_signals()
+    }
+
+    /// What keeps a tool from ending other processes of its user, where nothing does:
+    /// what to do. Where that user is the server's own, it is not run.
+    pub(crate) fn lets_signals_out(&self, ground: &Ground) -> Option<&'static str> {
+        (self.level(ground) == Level::Landlock && !ground.holds_signals()).then_some(
+            "signals: a tool can send them to every process of its user: Linux 6.12 or newer, \
+             or user namespaces",
+        )
     }
 
     /// Who a call in a directory is: the owner of the root that it lies in, where
@@ -178,10 +200,15 @@ impl Confines {
             Refusal::new(Code::CwdOutside, message).hint(hint)
         })?;
         let own = nix::unistd::geteuid().as_raw();
-        // Files of root's group are no business of somebody else's.
-        let gid = if found.st_gid == 0 { found.st_uid } else { found.st_gid };
-        let identity = Identity { uid: found.st_uid, gid };
+        let identity = Identity { uid: found.st_uid, gid: self.group(found.st_gid, found.st_uid) };
         Ok((identity.uid != 0 && identity.uid != own).then_some(identity))
+    }
+
+    /// The one group of a user whose root has that group. What is readable by root's group,
+    /// or by one of the server's, a credential perhaps, is no business of somebody else's.
+    fn group(&self, gid: u32, uid: u32) -> u32 {
+        let theirs = |gid: &u32| *gid != 0 && !self.groups.contains(gid);
+        [gid, uid].into_iter().find(theirs).unwrap_or(NOBODYS)
     }
 
     /// Who a call in a directory is, and its HOME, there. `guards`: the server has
@@ -249,7 +276,14 @@ impl Confines {
         }
         let mut allowed = allowed(&tool.sandbox, abi, outside, outside && asks_github(tool));
         // Without Landlock's own scope only a pid namespace keeps signals within.
-        let spaces = level == Level::Namespaces && (outside || abi < LANDLOCK_SIGNALS);
+        let spaces = level == Level::Namespaces && (outside || !ground.holds_signals());
+        // Another user's processes are not the server; this one's it could end.
+        if footing.identity.is_none()
+            && let Some(lack) = self.lets_signals_out(ground)
+        {
+            let what = format!("it would run as the server's own user, and could end it: {lack}");
+            return Err(unavailable(tool, &what));
+        }
         // Landlock knows ports and no addresses: whoever may connect to the listener's
         // port may do so everywhere. So such a call connects nothing itself, unless its
         // definition leaves it other sockets, which connect(2) has to be there for.

@@ -383,6 +383,7 @@ impl Broker {
         let Broker { environment, workspace, homes, confines, .. } = self;
         let ground = self.executor.ground();
         let guards = self.guards(tool);
+        confines.heed(&self.registry.snapshot());
         let site = plan::Site { environment, workspace, homes, confines, ground, guards };
         plan::build(&site, tool, request, entered, number, on_terminal)
     }

@@ -1,7 +1,7 @@
-//! What confinement took away from a call that failed: a path that it named and
-//! that lies outside.
+//! What confinement or a limit took away from a call that failed: a path that it named
+//! and that lies outside, memory.
 //!
-//! Owns: that one sentence. It goes by names alone and asks nothing of what lies
+//! Owns: that one sentence. About a path it goes by names alone and asks nothing of what lies
 //! there, so that it says the same whether or not anything does. Must not: be asked
 //! about calls that went well; it costs nothing there.
 
@@ -13,6 +13,7 @@ use tool_policy::Subject;
 
 use super::workspace::beneath;
 use crate::exec::{Outcome, Plan, Report};
+use crate::os::limit::Limit;
 use crate::os::process::Exit;
 use crate::registry::{DEVICES, SYSTEM, Tool};
 
@@ -21,6 +22,9 @@ const PASSED: [&str; 4] = ["/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"
 
 /// What to tell a caller whose call failed, and what to do.
 pub(super) fn hint(tool: &Tool, plan: &Plan, report: &Report) -> Option<(String, String)> {
+    if report.ran_out && report.outcome != Outcome::Exited(Exit::Code(0)) {
+        return Some(without_memory(tool, plan));
+    }
     let failed = matches!(report.outcome, Outcome::Exited(Exit::Code(1..)));
     if !failed || plan.confinement.is_none() {
         return None;
@@ -33,6 +37,16 @@ pub(super) fn hint(tool: &Tool, plan: &Plan, report: &Report) -> Option<(String,
     let error = format!("{} is confined and reaches nothing at {path}", tool.name);
     let (roots, file) = (roots.join(" or "), tool.origin.file.display());
     Some((error, format!("put it beneath {roots}, or list it in [sandbox] read of {file}")))
+}
+
+/// That its processes had no more memory, which no exit status tells.
+fn without_memory(tool: &Tool, plan: &Plan) -> (String, String) {
+    let most = Limit::value(&plan.limits, "memory_bytes").unwrap_or_default();
+    let error = format!(
+        "{} was ended by the memory limit of its definition: its processes had {most} bytes in all",
+        tool.name
+    );
+    (error, format!("raise memory_bytes in [limits] of {}", tool.origin.file.display()))
 }
 
 /// The path in a word that its tool cannot reach.

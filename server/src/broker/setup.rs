@@ -188,6 +188,7 @@ fn plan(broker: &Broker, tool: &Tool, beneath: &[u8], timeout: Duration) -> Resu
     let ground = broker.executor.ground();
     let refused = |refusal: tool_protocol::Refusal| refusal.message;
     let guards = broker.guards(tool);
+    confines.heed(&broker.registry.snapshot());
     let footing = confines.footing(ground, workspace, homes, tool, beneath, guards);
     let footing = footing.map_err(refused)?;
     let confinement = match tool.is_confined() {

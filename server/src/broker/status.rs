@@ -26,6 +26,7 @@ use super::recent::{Refused, UnderWay};
 use super::{Broker, Peer};
 use crate::metrics::Decided;
 use crate::os::process::command_line;
+use crate::registry::Snapshot;
 
 /// Calls under way that are listed; there may be more.
 const LISTED: usize = 50;
@@ -143,7 +144,7 @@ impl Broker {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
             uptime_seconds: self.facts.started.elapsed().as_secs(),
-            attention: self.attention(&tools, &states, &snapshot.problems),
+            attention: self.attention(&tools, &states, &snapshot),
             sockets: self.facts.sockets.clone(),
             metrics: self.facts.figures_at.get().map(ToString::to_string),
             peers: if hidden {
@@ -181,7 +182,7 @@ impl Broker {
         &self,
         tools: &[ToolStatus],
         states: &[State],
-        problems: &[crate::registry::Problem],
+        snapshot: &Snapshot,
     ) -> Vec<String> {
         let mut lines = Vec::new();
         if self.draining.is_cancelled() {
@@ -189,8 +190,10 @@ impl Broker {
         }
         let audit = self.audit.as_ref().map(|audit| AuditStatus::of(audit.state()));
         lines.extend(audit.and_then(|audit| audit.attention()));
-        lines.extend(ConfinementStatus::of(self).attention());
+        lines.extend(ConfinementStatus::of(self).attention(self));
         lines.extend(self.confines.exposed(&self.workspace));
+        self.confines.heed(snapshot);
+        lines.extend(self.confines.left_out(&self.workspace, snapshot));
         let (waiting, standing) = self.approvals.counts();
         if waiting > 0 {
             lines.push(format!("{waiting} calls wait for an answer: see `tool-server approvals`"));
@@ -202,7 +205,7 @@ impl Broker {
         lines.extend(tools.iter().filter_map(ToolStatus::unconfined));
         // Of tools that are not in force at all, and of tools.d itself.
         let known = |name: &str| tools.iter().any(|tool| tool.name == name);
-        let others = problems.iter().filter(|one| !one.tool.as_deref().is_some_and(known));
+        let others = snapshot.problems.iter().filter(|one| !one.tool.as_deref().is_some_and(known));
         lines.extend(others.map(|problem| format!("not in force: {problem}")));
         lines.extend(tools.iter().filter_map(ToolStatus::failed_setup));
         if self.facts.tree.contains("WEAK") {

@@ -63,8 +63,10 @@ fn confinement(active: &Value) -> Vec<String> {
     }
     line.push_str(if is("seccomp") { ", seccomp" } else { ", no seccomp" });
     line.push_str(&format!(", uid: {}, argv: {}", text(active, "uid"), text(active, "argv")));
-    if is("cgroups") {
-        line.push_str(", cgroups");
+    let words = |name| list(active, name).iter().filter_map(Value::as_str).collect::<Vec<_>>();
+    match words("cgroups").join(", ") {
+        none if none.is_empty() => line.push_str(", cgroups: none"),
+        uses => line.push_str(&format!(", cgroups: {uses}")),
     }
     let missing = list(active, "missing").iter();
     std::iter::once(line).chain(missing.map(|one| format!("  missing: {}", own(one)))).collect()
@@ -182,7 +184,7 @@ mod tests {
             "sockets": ["/s"], "metrics": "127.0.0.1:1", "rate": "5/second",
             "peers": "by uid", "tree": "by a mark",
             "confinement": {"level": "landlock", "landlock_abi": 4, "seccomp": true, "uid": "shared",
-                            "argv": "visible", "missing": ["namespaces: m"]},
+                            "argv": "visible", "cgroups": ["kill", "pids"], "missing": ["namespaces: m"]},
             "unclean_restarts": 2,
             "left_behind": [{"pid": 5, "call": "a-0", "command": "sleep"}],
         });
@@ -193,7 +195,7 @@ mod tests {
             tools:\n  sh      unrestricted  /bin/sh\n  longer  ok, deny  /x, rate 1/hour, setup done, sandbox: off\n    warning: w\n\
             socket: /s\nfigures: http://127.0.0.1:1/metrics\nrate: 5/second for each peer\n\
             peers: told apart by uid\nprocess trees: ended by a mark\n\
-            confinement: landlock, Landlock 4, seccomp, uid: shared, argv: visible\n  missing: namespaces: m\n\
+            confinement: landlock, Landlock 4, seccomp, uid: shared, argv: visible, cgroups: kill, pids\n  missing: namespaces: m\n\
             unclean restarts: 2\n\
             left by call a-0: pid 5: sleep";
         assert_eq!(lines(&answer).join("\n"), wanted);

@@ -7,6 +7,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use tokio::net::UnixStream;
@@ -14,6 +15,7 @@ use tokio::sync::mpsc;
 use tracing::debug;
 
 use super::outlet::Arrival;
+use super::room::Room;
 use crate::os::notify::{Question, Questions, connected, pair};
 
 /// Answers until no process is left that could ask. `gate`: where TCP sockets lead,
@@ -21,12 +23,13 @@ use crate::os::notify::{Question, Questions, connected, pair};
 pub(super) async fn answer(
     questions: Questions,
     arrivals: mpsc::Sender<Arrival>,
+    room: Arc<Room>,
     gate: Option<SocketAddr>,
 ) {
     loop {
         match questions.next().await {
             Ok(Some(question)) => {
-                if let Err(errno) = connect(&question, &questions, &arrivals, gate) {
+                if let Err(errno) = connect(&question, &questions, &arrivals, &room, gate) {
                     debug!(%errno, "a tool's system call was not answered");
                 }
             }
@@ -43,6 +46,7 @@ fn connect(
     question: &Question,
     questions: &Questions,
     arrivals: &mpsc::Sender<Arrival>,
+    room: &Room,
     gate: Option<SocketAddr>,
 ) -> Result<(), Errno> {
     let Some(wanted) = Wanted::read(question) else {
@@ -57,7 +61,7 @@ fn connect(
         };
     }
     // Never waited for: a gate that is behind takes no more.
-    let Ok(place) = arrivals.try_reserve() else {
+    let (Ok(arrival), Some(place)) = (arrivals.try_reserve(), room.try_take()) else {
         return questions.refuse(question, Errno::EAGAIN);
     };
     let made = pair(!wanted.nonblocking).and_then(|(ours, theirs)| {
@@ -72,7 +76,7 @@ fn connect(
         return Ok(());
     }
     if give(question, questions, &theirs, &wanted)? {
-        place.send(Arrival::Unix(ours));
+        arrival.send(Arrival::Unix(ours, place));
     }
     Ok(())
 }

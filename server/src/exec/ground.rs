@@ -30,7 +30,7 @@ pub(crate) const LANDLOCK_TRUNCATE: u32 = 3;
 /// The first one that limits TCP.
 pub(crate) const LANDLOCK_TCP: u32 = 4;
 /// The first one that limits signals.
-pub(crate) const LANDLOCK_SIGNALS: u32 = 6;
+const LANDLOCK_SIGNALS: u32 = 6;
 
 /// What there is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,14 +92,9 @@ impl Ground {
         ground
     }
 
-    /// What calls without namespaces of their own lack then: said where there are
-    /// none.
-    pub(super) fn without_namespaces(&mut self) {
-        if self.landlock.is_some() && !self.signals {
-            let lack = "signals: a tool can send them to every process of its user: \
-                        Linux 6.12 or newer, or user namespaces";
-            self.missing.push(lack.to_owned());
-        }
+    /// Whether Landlock alone keeps a process from sending signals to others of its user.
+    pub(crate) fn holds_signals(&self) -> bool {
+        self.signals && self.landlock.is_some_and(|abi| abi >= LANDLOCK_SIGNALS)
     }
 
     fn learn(&mut self, abi: u32, seen: u8) {

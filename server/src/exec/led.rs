@@ -22,7 +22,7 @@ use crate::os::descriptors::receive;
 use crate::os::foreign::Foreign;
 use crate::os::identity::Identity;
 use crate::os::notify;
-use crate::os::process::Exit;
+use crate::os::process::{Exit, Handle as Process};
 use crate::os::spaces;
 use crate::os::spawn::Step;
 
@@ -77,10 +77,16 @@ impl Lead {
     }
 
     /// Lets it enter its namespaces, whose user is to be that, or the server's own.
-    pub(super) fn let_enter(&self, pid: Pid, identity: Option<Identity>) -> io::Result<()> {
+    pub(super) fn let_enter(
+        &self,
+        pid: Pid,
+        handle: Option<&Process>,
+        identity: Option<Identity>,
+    ) -> io::Result<()> {
         let (kind, uid, gid) = match identity {
             Some(identity) => {
-                spaces::map(pid, identity)?;
+                let handle = handle.ok_or(Errno::ESRCH)?;
+                spaces::map(pid, handle, identity)?;
                 (word::ENTER, 0, 0)
             }
             None => (word::ENTER_AS, geteuid().as_raw(), getegid().as_raw()),

@@ -9,6 +9,7 @@
 //! - `confinement`  what holds it
 //! - `ground`     what the machine gives to hold it
 //! - `outlet`     its way out
+//! - `room`       how much may be connected by it, and by those of other calls
 //! - `bell`       what its processes ask the server by
 //! - `connector`  the Unix sockets that it asks for
 //! - `report`     how it ended, or why it never began
@@ -46,6 +47,7 @@ mod plan;
 mod plumbing;
 mod reaper;
 mod report;
+mod room;
 mod run;
 mod sieve;
 mod start;
@@ -66,6 +68,7 @@ pub(crate) use pause::Pause;
 pub(crate) use plan::Plan;
 pub(crate) use plumbing::Io;
 pub(crate) use report::{Report, RunError};
+pub(crate) use room::{Place, Rooms};
 pub(crate) use run::{Executor, Running};
 pub(crate) use supervise::Outcome;
 pub(crate) use tree::{Trees, sweep_leftovers};

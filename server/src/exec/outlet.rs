@@ -8,6 +8,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::Handle;
@@ -16,6 +17,7 @@ use tokio::task::AbortHandle;
 use tracing::debug;
 
 use super::connector;
+use super::room::{Place, Room};
 use crate::os::notify::Questions;
 
 /// Where the gate of a call is in a network of its own.
@@ -28,9 +30,9 @@ const WAITING: usize = 16;
 #[derive(Debug)]
 pub(crate) enum Arrival {
     /// By the address.
-    Proxy(TcpStream),
+    Proxy(TcpStream, Place),
     /// By a Unix socket.
-    Unix(UnixStream),
+    Unix(UnixStream, Place),
 }
 
 /// What arrives at an outlet.
@@ -53,17 +55,14 @@ pub(crate) struct Outlet {
     /// It is taken from already.
     opened: AtomicBool,
     arrivals: mpsc::Sender<Arrival>,
+    /// Given when the call begins: one that is asked about may wait for long.
+    room: OnceLock<Arc<Room>>,
 }
 
 impl Outlet {
     /// For a call with namespaces: in its own network.
     pub(crate) fn inside() -> (Outlet, Arrivals) {
-        let (arrivals, came) = mpsc::channel(WAITING);
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
-        (
-            Outlet { address, listener: None, opened: AtomicBool::new(false), arrivals },
-            Arrivals(came),
-        )
+        Outlet::of(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)), None)
     }
 
     /// For a call without: on a port of the machine's loopback, which others can
@@ -71,10 +70,18 @@ impl Outlet {
     pub(crate) fn on_machine() -> io::Result<(Outlet, Arrivals)> {
         let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
+        Ok(Outlet::of(listener.local_addr()?, Some(listener)))
+    }
+
+    fn of(address: SocketAddr, listener: Option<StdListener>) -> (Outlet, Arrivals) {
         let (arrivals, came) = mpsc::channel(WAITING);
-        let address = listener.local_addr()?;
-        let opened = AtomicBool::new(false);
-        Ok((Outlet { address, listener: Some(listener), opened, arrivals }, Arrivals(came)))
+        let (opened, room) = (AtomicBool::new(false), OnceLock::new());
+        (Outlet { address, listener, opened, arrivals, room }, Arrivals(came))
+    }
+
+    /// Gives it room for connections, without which it takes none.
+    pub(crate) fn furnish(&self, room: Room) {
+        drop(self.room.set(Arc::new(room)));
     }
 
     /// Where the call's processes connect to.
@@ -93,6 +100,7 @@ impl Outlet {
         // The call may have been started by a thread that is not the runtime's.
         let _entered = runtime.enter();
         let mut open = Open(Vec::new());
+        let Some(room) = self.room.get() else { return Ok(open) };
         let listener = match (inside, &self.listener) {
             (Some(listener), _) => Some(StdListener::from(listener)),
             (None, Some(listener)) if !self.opened.swap(true, Ordering::Relaxed) => {
@@ -103,13 +111,14 @@ impl Outlet {
         if let Some(listener) = listener {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
-            let taken = runtime.spawn(take(listener, self.arrivals.clone()));
+            let taken = runtime.spawn(take(listener, self.arrivals.clone(), Arc::clone(room)));
             open.0.push(taken.abort_handle());
         }
         if let Some(questions) = questions {
             let questions = Questions::new(questions)?;
             let machines = self.listener.as_ref().map(|_| self.address);
-            let answered = connector::answer(questions, self.arrivals.clone(), machines);
+            let answered =
+                connector::answer(questions, self.arrivals.clone(), Arc::clone(room), machines);
             let answered = runtime.spawn(answered);
             open.0.push(answered.abort_handle());
         }
@@ -134,11 +143,13 @@ impl Drop for Open {
     }
 }
 
-async fn take(listener: TcpListener, arrivals: mpsc::Sender<Arrival>) {
+async fn take(listener: TcpListener, arrivals: mpsc::Sender<Arrival>, room: Arc<Room>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                if arrivals.send(Arrival::Proxy(stream)).await.is_err() {
+                // The others wait in the kernel's queue.
+                let Some(place) = room.take().await else { return };
+                if arrivals.send(Arrival::Proxy(stream, place)).await.is_err() {
                     return;
                 }
             }

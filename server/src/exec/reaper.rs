@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use tokio::sync::{mpsc, oneshot};
 
 use super::hunt::Hunt;
-use crate::os::process::{self, Change, Exit};
+use crate::os::process::{self, Change, Exit, Handle};
 use crate::os::spawn::{Image, SpawnError, Spawner};
 
 /// What a task hears of a process.
@@ -23,6 +23,17 @@ pub(crate) struct Watch {
     pub(crate) end: oneshot::Receiver<Exit>,
     /// The signals that stopped it.
     pub(crate) stops: mpsc::Receiver<i32>,
+}
+
+/// A process that was started.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) pid: Pid,
+    /// Where a task is told of it.
+    pub(crate) watch: Option<Watch>,
+    /// Of one with namespaces, to which something is to be done: itself, whatever
+    /// becomes of its number.
+    pub(crate) handle: Option<Handle>,
 }
 
 /// Stops that nobody has heard of yet; more are as good as one.
@@ -71,10 +82,12 @@ impl Reaper {
         &self,
         image: &Image<'_>,
         collector: Option<u64>,
-    ) -> Result<(Pid, Option<Watch>), SpawnError> {
+    ) -> Result<Started, SpawnError> {
         let mut state = self.lock();
         match state.spawner.spawn(image) {
             Ok(pid) => {
+                // Nothing is reaped meanwhile: the number is still this child's.
+                let handle = if image.spaces { Handle::open(pid).ok() } else { None };
                 let (waits, heard) = match collector {
                     Some(collector) => (Waits::Collector(collector), None),
                     None => {
@@ -83,7 +96,7 @@ impl Reaper {
                     }
                 };
                 state.waiting.insert(pid, waits);
-                Ok((pid, heard))
+                Ok(Started { pid, watch: heard, handle })
             }
             Err(error) => {
                 // It has exited without running anything.

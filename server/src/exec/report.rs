@@ -20,6 +20,8 @@ pub(crate) struct Report {
     pub(crate) seen: Seen,
     /// Processes of the call that could not be killed.
     pub(crate) unkillable: usize,
+    /// A process of it was ended for the memory that all of them may have together.
+    pub(crate) ran_out: bool,
     /// What whoever decided on it has to say about how it ended, and what to do.
     pub(crate) hint: Option<(String, String)>,
 }
@@ -33,7 +35,8 @@ impl Report {
     /// Without output.
     pub(super) fn of(outcome: Outcome) -> Report {
         let seen = Seen::default();
-        Report { outcome, stdout: Vec::new(), stderr: Vec::new(), seen, unkillable: 0, hint: None }
+        let (stdout, stderr) = (Vec::new(), Vec::new());
+        Report { outcome, stdout, stderr, seen, unkillable: 0, ran_out: false, hint: None }
     }
 }
 

@@ -25,9 +25,14 @@ use super::report::{Report, RunError};
 use super::start::failed;
 use super::supervise::{Outcome, Reins, after, supervise};
 use super::tree::{Target, Trees};
-use crate::os::cgroup::{Group, Tree};
+use crate::os::cgroup::{Bounds, Group, Tree};
 use crate::os::descriptors;
 use crate::os::process::Exit;
+
+/// Why calls have no cgroups although they are to.
+const WITHOUT_CGROUPS: &str = "cgroups: none can be made here, or no process begins in one: mount \
+    version 2 so that the server may write to its own cgroup, with cgroup.kill (Linux 5.14) and \
+    clone3; until then [limits] hold for each process alone";
 
 /// What every call shares.
 #[derive(Debug)]
@@ -48,9 +53,11 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    /// `files` is RLIMIT_NOFILE for tools where it is not the server's own.
+    /// `files` is RLIMIT_NOFILE for tools where it is not the server's own; `asked`: the
+    /// settings want cgroups.
     pub(crate) fn new(
         trees: Trees,
+        asked: bool,
         cgroups: Option<Tree>,
         files: Option<(u64, u64)>,
         grace: Duration,
@@ -74,9 +81,12 @@ impl Executor {
         executor.probe(None)?;
         // Where the server's own cgroup was once killed, some kernels kill a
         // process at birth that starts in another one.
-        let group = executor.take_group();
+        let group = executor.take_group(Bounds::default()).ok().flatten();
         if group.is_none() || executor.probe(group.as_ref()).is_err() {
             executor.cgroups = None;
+        }
+        if executor.cgroups.is_none() && asked {
+            executor.ground.missing.push(WITHOUT_CGROUPS.to_owned());
         }
         executor.give_back(group);
         let somebody = executor.ground.switches.then_some(NOBODY);
@@ -89,7 +99,6 @@ impl Executor {
                     "namespaces: {}: let user namespaces be made where the server runs",
                     errno.desc()
                 ));
-                executor.ground.without_namespaces();
             }
         }
         Ok(executor)
@@ -99,6 +108,13 @@ impl Executor {
     pub(crate) fn cgroups(&self) -> Option<PathBuf> {
         let tree = self.cgroups.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
         Some(tree.path().to_owned())
+    }
+
+    /// What these are used for, in words, and what for they are not, with what to do.
+    pub(crate) fn cgroup_uses(&self) -> (Vec<&'static str>, Option<String>) {
+        let Some(tree) = &self.cgroups else { return (Vec::new(), None) };
+        let tree = tree.lock().unwrap_or_else(PoisonError::into_inner);
+        (tree.uses(), tree.missing().map(str::to_owned))
     }
 
     /// What the machine gives to hold tools with.
@@ -128,8 +144,9 @@ impl Executor {
     /// The process of a call that nobody attended to has ended.
     pub(crate) fn ended(&self, running: Running, exit: Exit) -> Report {
         self.trees.ended(running.pid);
+        let ran_out = running.group.as_ref().is_some_and(Group::ran_out);
         self.give_back(running.group);
-        Report::of(Outcome::Exited(exit))
+        Report { ran_out, ..Report::of(Outcome::Exited(exit)) }
     }
 
     /// Attends to a call until its end; `place` is held until its processes have
@@ -203,13 +220,14 @@ impl Executor {
             watch,
             ours.carry(masters, relayed, &capture, redact, &finish, self.stall)
         );
+        let ran_out = group.as_ref().is_some_and(Group::ran_out);
         self.give_back(group);
         // The tool may have ended before the last of its output was read.
         let outcome = match (outcome, capture.overflowed()) {
             (Outcome::Exited(_), Some(seen)) => Outcome::OutputTooLarge(seen),
             (outcome, _) => outcome,
         };
-        Ok(Report { outcome, stdout, stderr, seen, unkillable, hint: None })
+        Ok(Report { outcome, stdout, stderr, seen, unkillable, ran_out, hint: None })
     }
 
     /// Where there is a leader: waits until it has started the tool, and opens the

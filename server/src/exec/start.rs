@@ -21,15 +21,19 @@ use super::led::{Lead, Told, hear};
 use super::outlet::{Open, Outlet, PORT};
 use super::plan::Plan;
 use super::plumbing::{Io, Plumbing};
+use super::reaper::Started;
 use super::report::RunError;
 use super::run::{Executor, Running};
 use super::task::{Confined, Task};
 use super::terminal::Laid;
-use crate::os::cgroup::Group;
+use crate::os::cgroup::{Bounds, Group};
 use crate::os::identity::Identity;
 use crate::os::limit::Limit;
 use crate::os::root::Root;
 use crate::os::spawn::{Image, Leads, Program, Step};
+
+/// A leader, and the thread that lets its child go on.
+const LEADER: u64 = 2;
 
 /// How long the namespaces of a probe may take.
 const PROBE: Duration = Duration::from_secs(5);
@@ -43,7 +47,7 @@ impl Executor {
         io: Io,
         collector: Option<u64>,
     ) -> Result<Running, RunError> {
-        let group = self.take_group();
+        let group = self.take_group(bounds(plan.get(), &io))?;
         match self.start_in(plan.get(), io, group.as_ref(), collector) {
             Ok(mut running) => {
                 self.trees.leads(running.pid, plan.get().call);
@@ -120,13 +124,14 @@ impl Executor {
         // What a leader tells is to be heard from the start: by a task.
         let collector = collector.filter(|_| lead.is_none());
         let started = self.reaper.start(&image, collector);
-        let (pid, watch) = started.map_err(|error| failed(error.step, error.errno))?;
+        let Started { pid, watch, handle } =
+            started.map_err(|error| failed(error.step, error.errno))?;
         let on_terminal = terminal.is_some();
         drop(descriptors);
         if let Some(lead) = lead.as_ref().filter(|_| spaces) {
             // Dropped, it has the leader end.
             let identity = confinement.and_then(|confinement| confinement.identity);
-            lead.let_enter(pid, identity).map_err(forbidden)?;
+            lead.let_enter(pid, handle.as_ref(), identity).map_err(forbidden)?;
         }
         let leader = lead.map(|lead| lead.keep_ours(&self.runtime)).transpose();
         let mut outlet = Open::default();
@@ -228,9 +233,9 @@ impl Executor {
             cgroup: None,
             spaces: true,
         };
-        let (pid, _watch) = self.reaper.start(&image, None).map_err(|error| error.errno)?;
+        let started = self.reaper.start(&image, None).map_err(|error| error.errno)?;
         let known = |error: io::Error| number(&error);
-        lead.let_enter(pid, identity).map_err(known)?;
+        lead.let_enter(started.pid, started.handle.as_ref(), identity).map_err(known)?;
         let control = lead.keep_control();
         let mut fresh = false;
         loop {
@@ -245,14 +250,36 @@ impl Executor {
         }
     }
 
-    pub(super) fn take_group(&self) -> Option<Group> {
-        self.cgroups.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// A cgroup for a call, where calls have some. One that is to be bounded as a whole
+    /// does not begin without.
+    pub(super) fn take_group(&self, bounds: Bounds) -> Result<Option<Group>, RunError> {
+        let Some(cgroups) = &self.cgroups else { return Ok(None) };
+        let mut cgroups = cgroups.lock().unwrap_or_else(PoisonError::into_inner);
+        let bounds = cgroups.hold(bounds);
+        match cgroups.take(bounds) {
+            Ok(group) => Ok(Some(group)),
+            Err(_) if bounds.is_none() => Ok(None),
+            Err(errno) => Err(RunError::Resources(errno)),
+        }
     }
 
     pub(super) fn give_back(&self, group: Option<Group>) {
         if let (Some(cgroups), Some(group)) = (&self.cgroups, group) {
             cgroups.lock().unwrap_or_else(PoisonError::into_inner).give_back(group);
         }
+    }
+}
+
+/// What all processes of a call may have together, by the limits that each of them has.
+/// A leader and a thread of it are the server's affair.
+fn bounds(plan: &Plan, io: &Io) -> Bounds {
+    let spaces = plan.confinement.as_ref().is_some_and(|confinement| confinement.spaces);
+    let own = if spaces || !io.terminals().is_empty() { LEADER } else { 0 };
+    let processes = Limit::value(&plan.limits, "processes");
+    Bounds {
+        // Without room for one nothing begins; each process has its own limit too.
+        processes: processes.map(|most| most.max(1).saturating_add(own)),
+        memory: Limit::value(&plan.limits, "memory_bytes"),
     }
 }
 

@@ -43,12 +43,21 @@ pub(crate) struct Limits {
 /// watch for its end, three that were passed or three pipes (both ends while a
 /// process is made), three that come unasked before that is noticed, the
 /// directory, a cgroup; or, with a terminal, both its ends, a line to its leader,
-/// the leader's task, copies for who relays.
+/// the leader's task, copies for who relays; or, with a gate, a ruleset of its own, a
+/// listener and a copy of it, what its filter asks by, the line and the task, while it is
+/// made a handle and two files of its ids, and one connection that waits for a place.
 const DESCRIPTORS_EACH: u64 = 16;
 /// One in so many is kept for what calls pass beyond three.
 const SPARE_SHARE: u64 = 4;
 /// More of them are never needed.
 const MOST_SPARE: u64 = 8_192;
+/// One in so many is kept for what calls connect at their gates.
+const GATE_SHARE: u64 = 12;
+/// Descriptors that one such connection may need: itself, the one on to the host, one that
+/// is kept for the next request.
+const GATE_EACH: u64 = 3;
+/// More of them are never needed.
+const MOST_GATE: u64 = 12_288;
 /// Descriptors that the server itself needs.
 const DESCRIPTORS_OWN: u64 = 24;
 
@@ -58,7 +67,8 @@ pub(crate) const LEAST_DESCRIPTORS: u64 = DESCRIPTORS_OWN + DESCRIPTORS_EACH;
 /// How many calls, each on a connection of its own, a limit of descriptors pays
 /// for.
 pub(crate) fn paid_for(descriptors: u64) -> usize {
-    let left = descriptors.saturating_sub(DESCRIPTORS_OWN + spare_of(descriptors));
+    let kept = DESCRIPTORS_OWN + spare_of(descriptors) + gates_of(descriptors);
+    let left = descriptors.saturating_sub(kept);
     let paid = left / DESCRIPTORS_EACH;
     usize::try_from(paid).unwrap_or(usize::MAX).max(1)
 }
@@ -66,6 +76,16 @@ pub(crate) fn paid_for(descriptors: u64) -> usize {
 /// Of a limit of descriptors, how many calls may pass beyond three each.
 fn spare_of(descriptors: u64) -> u64 {
     (descriptors.saturating_sub(LEAST_DESCRIPTORS) / SPARE_SHARE).min(MOST_SPARE)
+}
+
+/// Of a limit of descriptors, how many are for what calls connect at their gates.
+fn gates_of(descriptors: u64) -> u64 {
+    (descriptors.saturating_sub(LEAST_DESCRIPTORS) / GATE_SHARE).min(MOST_GATE)
+}
+
+/// How many connections at gates a limit of descriptors pays for.
+pub(crate) fn gate_places(descriptors: u64) -> usize {
+    usize::try_from(gates_of(descriptors) / GATE_EACH).unwrap_or(usize::MAX)
 }
 
 impl Limits {

@@ -24,7 +24,7 @@ mod scrape;
 mod session;
 mod socket;
 
-pub(crate) use accept::{Context, LEAST_DESCRIPTORS, Limits, Rules, Shared, paid_for};
+pub(crate) use accept::{Context, LEAST_DESCRIPTORS, Limits, Rules, Shared, gate_places, paid_for};
 pub(crate) use door::Door;
 pub(crate) use operation::Reload;
 pub(crate) use scrape::{DESCRIPTORS as SCRAPE_DESCRIPTORS, Scrape};

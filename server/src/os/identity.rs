@@ -9,6 +9,13 @@ pub(crate) struct Identity {
     pub(crate) gid: u32,
 }
 
+/// The groups of this process: by them files may be readable that are no tool's business.
+pub(crate) fn own_groups() -> Vec<u32> {
+    let more = nix::unistd::getgroups().unwrap_or_default();
+    let own = [nix::unistd::getgid(), nix::unistd::getegid()];
+    own.into_iter().chain(more).map(nix::unistd::Gid::as_raw).collect()
+}
+
 const CAP_KILL: u32 = 5;
 const CAP_SETGID: u32 = 6;
 const CAP_SETUID: u32 = 7;

@@ -34,6 +34,12 @@ impl Limit {
         Some(Limit { resource, soft: value, hard: value, at_most: true })
     }
 
+    /// What these say of a resource by its name in a definition.
+    pub(crate) fn value(limits: &[Limit], name: &str) -> Option<u64> {
+        let mut all = limits.iter().filter_map(|limit| limit.describe());
+        all.find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
     /// The limit of descriptors.
     pub(crate) const fn files((soft, hard): (u64, u64)) -> Limit {
         Limit { resource: libc::RLIMIT_NOFILE, soft, hard, at_most: true }

@@ -4,18 +4,20 @@
 //! does not help.
 //!
 //! Owns: that thread, which sleeps but for such a moment. Must not: look at
-//! processes that run their program.
+//! processes that run their program, or at /proc, where a leader may see the machine's
+//! numbers and not those of its own namespace.
 
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::unistd::Pid;
+
+use super::process::{Handle, is_stopped};
 
 /// How long a child may take before anybody looks, and between two looks.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -79,17 +81,47 @@ fn watch(timer: &TimerFd, child: &AtomicI32) {
         if pid != last {
             (last, nudges) = (pid, 0);
         }
-        if pid == 0 || !is_stopped(pid) {
+        if pid == 0 {
+            continue;
+        }
+        let Ok(handle) = Handle::open(Pid::from_raw(pid)) else { continue };
+        // Nobody reaps it while it is watched: asked in this order, all three are about
+        // one process.
+        if !is_stopped(Pid::from_raw(pid)) || child.load(Ordering::SeqCst) != pid {
             continue;
         }
         nudges += 1;
         let signal = if nudges > NUDGES { Signal::SIGKILL } else { Signal::SIGCONT };
-        kill(Pid::from_raw(pid), signal).ok();
+        handle.signal(signal).ok();
     }
 }
 
-fn is_stopped(pid: i32) -> bool {
-    let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else { return false };
-    let end = stat.iter().rposition(|byte| *byte == b')');
-    end.and_then(|end| stat.get(end + 2)) == Some(&b'T')
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::signal::kill;
+    use std::time::Instant;
+
+    /// A child of this process, by the number that the kernel gave it: /proc is not asked.
+    #[test]
+    fn a_child_that_is_stopped_is_let_go_on_and_then_ended() {
+        #[allow(clippy::disallowed_methods, reason = "a child for a test")]
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+        assert!(!is_stopped(pid));
+        let nudge = Nudge::new().unwrap();
+        nudge.begin();
+        nudge.child.store(pid.as_raw(), Ordering::SeqCst);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let status = loop {
+            // Over and over, as an owner would.
+            kill(pid, Signal::SIGSTOP).ok();
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "it was not ended");
+        };
+        nudge.end();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL));
+    }
 }

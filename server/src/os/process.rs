@@ -91,6 +91,11 @@ impl Handle {
         Errno::result(result).map(drop)
     }
 
+    /// Whether it has ended, reaped or not: from then on its number may be another's.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.wait_end(0)
+    }
+
     /// Waits until it has ended, at most so long; says whether it has. Blocks:
     /// not for the server's own thread.
     pub(crate) fn wait_end(&self, milliseconds: u16) -> bool {
@@ -185,6 +190,20 @@ pub(crate) fn next_stopped() -> Option<(Pid, i32)> {
         (result, found.si_pid(), found.si_status())
     };
     (result == 0 && pid > 0).then(|| (Pid::from_raw(pid), signal))
+}
+
+/// Whether a child is stopped, and nobody has been told of it: asked of the kernel by the
+/// number that it has here, since /proc may show the numbers of another namespace. Leaves
+/// it to be told.
+pub(crate) fn is_stopped(child: Pid) -> bool {
+    let flags = libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT;
+    let Ok(number) = libc::id_t::try_from(child.as_raw()) else { return false };
+    // SAFETY: as below.
+    let (result, pid) = unsafe {
+        let mut found: libc::siginfo_t = std::mem::zeroed();
+        (libc::waitid(libc::P_PID, number, &raw mut found, flags), found.si_pid())
+    };
+    result == 0 && pid == child.as_raw()
 }
 
 /// The next child that has ended, not reaped yet. By system call: see `wait`.

@@ -49,6 +49,8 @@ pub(super) struct Habits {
     keeps_privileges: bool,
     /// For tests: every descriptor stays open.
     pub(super) leaks: bool,
+    /// For tests: nobody lets a stopped child go on.
+    pub(super) waits: bool,
 }
 
 impl Habits {
@@ -58,6 +60,7 @@ impl Habits {
             keeps_user: weaken::is("uid"),
             keeps_privileges: weaken::is("no-new-privs"),
             leaks: weaken::is("descriptors"),
+            waits: weaken::is("nudge"),
         }
     }
 }

@@ -4,7 +4,8 @@
 //! that process does inside (its /proc, its loopback). Must not: know what runs
 //! there.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -15,6 +16,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
 use super::identity::{HEADER, Identity, Sets};
+use super::process::Handle;
 
 /// What a process begins in that has them. Mounts come later, from inside: the
 /// directory that it was started in is then one of the new mounts, and has a name.
@@ -45,9 +47,16 @@ pub(super) fn keep_capabilities() -> bool {
 }
 
 /// Gives a process that has begun in a new user namespace its one user and group, the
-/// same inside as outside; for a server that can be any user.
-pub(crate) fn map(pid: Pid, identity: Identity) -> std::io::Result<()> {
-    write_maps(&pid.to_string(), identity)
+/// same inside as outside; for a server that can be any user. `handle` is that process:
+/// its number may be another's by now.
+pub(crate) fn map(pid: Pid, handle: &Handle, identity: Identity) -> std::io::Result<()> {
+    let maps = Maps::open(&pid.to_string())?;
+    // What is open stays what it is. It had this number when it was opened if it has not
+    // ended yet.
+    if handle.has_ended() {
+        return Err(Errno::ESRCH.into());
+    }
+    maps.write(identity)
 }
 
 /// Gives the namespace of this process the user and group that it has outside, which it
@@ -56,12 +65,27 @@ pub(crate) fn map(pid: Pid, identity: Identity) -> std::io::Result<()> {
 pub(crate) fn map_own(outside: Identity) -> std::io::Result<()> {
     // Whoever has no capability outside may only do it so.
     fs::write("/proc/self/setgroups", "deny")?;
-    write_maps("self", outside)
+    Maps::open("self")?.write(outside)
 }
 
-fn write_maps(process: &str, Identity { uid, gid }: Identity) -> std::io::Result<()> {
-    fs::write(format!("/proc/{process}/gid_map"), format!("{gid} {gid} 1"))?;
-    fs::write(format!("/proc/{process}/uid_map"), format!("{uid} {uid} 1"))
+/// Where the users and groups of a namespace are written.
+struct Maps {
+    gids: File,
+    uids: File,
+}
+
+impl Maps {
+    fn open(process: &str) -> std::io::Result<Maps> {
+        let open =
+            |name: &str| fs::OpenOptions::new().write(true).open(format!("/proc/{process}/{name}"));
+        Ok(Maps { gids: open("gid_map")?, uids: open("uid_map")? })
+    }
+
+    /// The kernel takes each in one piece, once.
+    fn write(mut self, Identity { uid, gid }: Identity) -> std::io::Result<()> {
+        self.gids.write_all(format!("{gid} {gid} 1").as_bytes())?;
+        self.uids.write_all(format!("{uid} {uid} 1").as_bytes())
+    }
 }
 
 /// Mounts of this process's own, and in them a /proc that shows nothing but what
@@ -117,4 +141,23 @@ pub(crate) fn listen_inside(port: u16) -> Result<OwnedFd, Errno> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     let number = |error: std::io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
     Ok(listener.map_err(number)?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_has_ended_gets_no_user() {
+        #[allow(clippy::disallowed_methods, reason = "a child for a test")]
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+        let handle = Handle::open(pid).unwrap();
+        child.wait().unwrap();
+        assert!(handle.has_ended());
+        // Its number as another's: that of this very process.
+        let identity = Identity { uid: 1, gid: 1 };
+        let error = map(Pid::this(), &handle, identity).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ESRCH));
+    }
 }

@@ -209,7 +209,8 @@ impl Spawner {
 
     /// Has a child that becomes another user seen to; whether it is one.
     fn watch(&mut self, steps: Option<&mut Steps>) -> Result<bool, Errno> {
-        let Some(steps) = steps.filter(|steps| steps.becomes_another()) else {
+        let another = |steps: &&mut Steps| steps.becomes_another() && !self.habits.waits;
+        let Some(steps) = steps.filter(another) else {
             return Ok(false);
         };
         if self.nudge.is_none() {

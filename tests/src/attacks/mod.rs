@@ -10,6 +10,7 @@
 pub mod definitions;
 mod harm;
 mod recorder;
+pub mod stopper;
 mod table;
 mod world;
 

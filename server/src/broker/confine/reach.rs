@@ -10,6 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
+use tool_policy::definition::sandbox::Sandbox;
+
 use super::loose::Loose;
 use super::{Confines, Footing};
 use crate::broker::Workspace;
@@ -37,6 +39,8 @@ pub(super) struct Seen(Vec<Option<(u64, u64, i64)>>);
 #[derive(Debug, Default)]
 pub(super) struct Common {
     seen: Seen,
+    /// How many directories tools could write then.
+    written: usize,
     paths: Arc<[PathBuf]>,
 }
 
@@ -50,9 +54,9 @@ impl<'a> Reach<'a> {
             (Cow::Owned(path), Access::Write)
         };
         let roots = self.workspace.roots().map(opened);
-        let common = self.confines.common();
+        let common = self.confines.common(self.workspace);
         let common = common.iter().map(|path| (Cow::Owned(path.clone()), Access::Read));
-        let loose = Loose::of(self.workspace, &self.tool.sandbox);
+        let loose = Loose::of(self.workspace, &self.confines.written, &self.tool.sandbox);
         let own = self.own().filter(|(path, _)| loose.settles(path));
         common.chain(devices).chain(roots).chain(own).collect()
     }
@@ -91,17 +95,21 @@ impl<'a> Reach<'a> {
 impl Confines {
     /// What is there of the system's paths, and of the directories of PATH that hold
     /// nothing of the server's own; but what lies beneath another of them. That
-    /// follows every link on the way, so it is found out once for what lies there.
-    fn common(&self) -> Arc<[PathBuf]> {
+    /// follows every link on the way, so it is found out once for what lies there. What a
+    /// tool could replace is none of them: it would be every tool's.
+    fn common(&self, workspace: &Workspace) -> Arc<[PathBuf]> {
         let all = self.programs.iter().chain(&self.hidden);
         let seen = Seen(all.map(|path| at(path)).chain([etc()]).collect());
+        let written = self.written.count();
         let mut kept = self.common.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.seen != seen {
+        if kept.seen != seen || kept.written != written {
+            let loose = Loose::of(workspace, &self.written, &Sandbox::default());
             let is_public =
                 |program: &&PathBuf| !self.hidden.iter().any(|path| holds(program, path));
             let programs = self.programs.iter().filter(is_public).cloned();
             let all = SYSTEM.iter().map(PathBuf::from).chain(programs);
-            *kept = Common { seen, paths: outermost(all).into() };
+            let all = all.filter(|path| loose.settles(path));
+            *kept = Common { seen, written, paths: outermost(all).into() };
         }
         Arc::clone(&kept.paths)
     }

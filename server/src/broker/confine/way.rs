@@ -12,7 +12,7 @@ use tool_gate::door::environment;
 use tool_protocol::{Code, Refusal};
 
 use super::{Confines, Level};
-use crate::exec::{Arrivals, Ground, Outlet};
+use crate::exec::{Arrivals, Ground, Outlet, Plan};
 use crate::registry::Tool;
 
 /// What belongs to a call that gets the gate.
@@ -46,6 +46,21 @@ impl Confines {
         };
         let door = Door { address: outlet.address(), secret: secret().map_err(failed)? };
         Ok((Way { push, door, gh: self.settings.gh(tool)?, arrivals }, outlet))
+    }
+}
+
+impl Confines {
+    /// Gives a call that begins room for what it connects.
+    pub(crate) fn furnish(&self, plan: &Plan) -> Result<(), Refusal> {
+        let outlet = plan.confinement.as_ref().and_then(|it| it.outlet.as_ref());
+        let Some(outlet) = outlet else { return Ok(()) };
+        let room = self.rooms.reserve().ok_or_else(|| {
+            let message = "as many calls have a gate as the server has descriptors for: try again \
+                           later, or raise its limit of open files";
+            Refusal::new(Code::Busy, message)
+        })?;
+        outlet.furnish(room);
+        Ok(())
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) use self::command::Commands;
 use super::confine::Way;
 use super::signing::Service;
 use super::{Asker, Broker, Peer, Permit, Ticket};
-use crate::exec::{Arrival, Arrivals, Hear, Io, Pause, Plan, Report};
+use crate::exec::{Arrival, Arrivals, Hear, Io, Pause, Place, Plan, Report};
 use crate::registry::Tool;
 
 /// What the gates of all calls share.
@@ -91,6 +91,7 @@ impl Broker {
         ticket: &mut Ticket,
     ) -> Result<Report, Refusal> {
         let Gated { tool, permit, approved, io, peer, way } = gated;
+        self.confines.furnish(approved.get())?;
         let pause = Arc::new(Pause::default());
         hear.pause = Some(Arc::clone(&pause));
         let asker = Asker::of(approved.get(), peer, &self.facts.peer(peer));
@@ -150,11 +151,11 @@ async fn take(mut arrivals: Arrivals, grant: Arc<Grant>) {
             arrival = arrivals.next() => {
                 let grant = Arc::clone(&grant);
                 match arrival {
-                    Some(Arrival::Proxy(stream)) => {
-                        under_way.spawn(connection(stream, Came::Proxy, grant));
+                    Some(Arrival::Proxy(stream, place)) => {
+                        under_way.spawn(held(place, connection(stream, Came::Proxy, grant)));
                     }
-                    Some(Arrival::Unix(stream)) => {
-                        under_way.spawn(connection(stream, Came::Github, grant));
+                    Some(Arrival::Unix(stream, place)) => {
+                        under_way.spawn(held(place, connection(stream, Came::Github, grant)));
                     }
                     None => return,
                 }
@@ -162,4 +163,10 @@ async fn take(mut arrivals: Arrivals, grant: Arc<Grant>) {
             _ = under_way.join_next(), if !under_way.is_empty() => {}
         }
     }
+}
+
+/// Serves one, whose place is free again after that.
+async fn held(place: Place, served: impl Future<Output = ()>) {
+    served.await;
+    drop(place);
 }

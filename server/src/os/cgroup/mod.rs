@@ -1,8 +1,13 @@
 //! Cgroups of version 2, where this process may make some: one for a call, so
-//! that its tree can be killed in one stroke.
+//! that its tree can be killed in one stroke, and bounded as a whole.
 //!
 //! Owns: making, listing, killing and removing them. A cgroup is used again
-//! once it is empty: making one costs more than a process.
+//! once it is empty: making one costs more than a process. One that was bounded is not:
+//! what it was charged with would be the next call's.
+//!
+//! - `control`  the controllers, and the bounds of one cgroup
+
+mod control;
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -11,16 +16,25 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::errno::Errno;
 use nix::unistd::Pid;
+
+pub(crate) use self::control::Bounds;
+use self::control::Controllers;
 
 /// The directory in which the server makes cgroups.
 #[derive(Debug)]
 pub(crate) struct Tree {
+    parent: PathBuf,
     path: PathBuf,
     made: u32,
+    /// What calls can be bounded by.
+    controllers: Controllers,
+    /// For people: what they cannot be, and what to do.
+    missing: Option<String>,
     /// Empty ones, for later calls; by path, not open: descriptors are for calls.
     free: Vec<PathBuf>,
-    /// Ones that are not empty yet, and whether they were killed.
+    /// Ones that are not empty yet, and whether they were killed or bounded.
     left: VecDeque<(PathBuf, bool)>,
 }
 
@@ -30,6 +44,7 @@ pub(crate) struct Group {
     directory: File,
     path: PathBuf,
     killed: AtomicBool,
+    bounds: Bounds,
 }
 
 /// How many empty cgroups are kept for later calls.
@@ -52,48 +67,89 @@ impl Tree {
         if fs::create_dir(&path).is_err() {
             clear(&path)?;
         }
-        let tree = Tree { path, made: 0, free: Vec::new(), left: VecDeque::new() };
+        let mut tree = Tree {
+            parent,
+            path,
+            made: 0,
+            controllers: Controllers::default(),
+            missing: None,
+            free: Vec::new(),
+            left: VecDeque::new(),
+        };
         // Creating is not enough: a process must be let in. The first call
         // would find out too late.
         let kill = fs::OpenOptions::new().write(true).open(tree.path.join("cgroup.kill"));
         let procs = fs::OpenOptions::new().write(true).open(tree.path.join("cgroup.procs"));
-        (kill.is_ok() && procs.is_ok()).then_some(tree)
+        if kill.is_err() || procs.is_err() {
+            return None;
+        }
+        let same = |own: PathBuf| own.canonicalize().ok() == tree.parent.canonicalize().ok();
+        let inside = own_cgroup().is_some_and(same);
+        (tree.controllers, tree.missing) = control::arrange(&tree.parent, &tree.path, inside);
+        Some(tree)
     }
 
-    /// A cgroup without a process in it.
-    pub(crate) fn take(&mut self) -> Option<Group> {
-        if let Some(path) = self.free.pop() {
-            return Group::open(path);
+    /// Those of a call's bounds that hold for all its processes together.
+    pub(crate) fn hold(&self, bounds: Bounds) -> Bounds {
+        self.controllers.of(bounds)
+    }
+
+    /// What calls have them for, in words.
+    pub(crate) fn uses(&self) -> Vec<&'static str> {
+        std::iter::once("kill").chain(self.controllers.names()).collect()
+    }
+
+    /// What they could be bounded by and are not, and what to do.
+    pub(crate) fn missing(&self) -> Option<&str> {
+        self.missing.as_deref()
+    }
+
+    /// A cgroup without a process in it, bounded so.
+    pub(crate) fn take(&mut self, bounds: Bounds) -> Result<Group, Errno> {
+        if bounds.is_none()
+            && let Some(path) = self.free.pop()
+        {
+            return Group::open(path, bounds);
         }
+        let group = Group::open(self.make()?, bounds)?;
+        match control::bound(&group.path, bounds) {
+            Ok(()) => Ok(group),
+            Err(error) => {
+                fs::remove_dir(&group.path).ok();
+                Err(number(&error))
+            }
+        }
+    }
+
+    fn make(&mut self) -> Result<PathBuf, Errno> {
         // A name may still be taken by what a killed server left.
-        let path = loop {
+        loop {
             let path = self.path.join(format!("call-{}", self.made));
             self.made = self.made.wrapping_add(1);
             match fs::create_dir(&path) {
-                Ok(()) => break path,
+                Ok(()) => return Ok(path),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(_) => return None,
+                Err(error) => return Err(number(&error)),
             }
-        };
-        Group::open(path)
+        }
     }
 
     /// Takes one back. One that still has processes (a call's daemons) is kept
     /// aside until they are gone.
     pub(crate) fn give_back(&mut self, group: Group) {
-        let killed = group.killed.load(Ordering::Relaxed);
-        self.settle(group.path, killed);
+        let spent = group.killed.load(Ordering::Relaxed) || !group.bounds.is_none();
+        self.settle(group.path, spent);
         for _ in 0..LOOK.min(self.left.len()) {
-            if let Some((path, killed)) = self.left.pop_front() {
-                self.settle(path, killed);
+            if let Some((path, spent)) = self.left.pop_front() {
+                self.settle(path, spent);
             }
         }
     }
 
-    fn settle(&mut self, path: PathBuf, killed: bool) {
+    fn settle(&mut self, path: PathBuf, spent: bool) {
         if !is_empty(&path) {
-            self.left.push_back((path, killed));
-        } else if killed || self.free.len() >= KEEP {
+            self.left.push_back((path, spent));
+        } else if spent || self.free.len() >= KEEP {
             // One that was ever killed is not used again: a process that is
             // cloned into it from outside dies at birth (the kernel compares
             // the kill counts of the two cgroups; seen on Linux 6.18).
@@ -114,14 +170,26 @@ impl Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         // What still has processes in it stays.
+        for path in self.free.drain(..).chain(self.left.drain(..).map(|(path, _)| path)) {
+            remove(&path).ok();
+        }
+        if self.path.join(control::LEAF).exists() {
+            control::disable(&self.parent, &self.path, self.controllers);
+            control::leave(&self.parent, &self.path);
+        }
         remove(&self.path).ok();
     }
 }
 
 impl Group {
-    fn open(path: PathBuf) -> Option<Group> {
-        let directory = File::open(&path).ok()?;
-        Some(Group { directory, path, killed: AtomicBool::new(false) })
+    fn open(path: PathBuf, bounds: Bounds) -> Result<Group, Errno> {
+        let directory = File::open(&path).map_err(|error| number(&error))?;
+        Ok(Group { directory, path, killed: AtomicBool::new(false), bounds })
+    }
+
+    /// Whether a process of it was ended for the memory that it may have.
+    pub(crate) fn ran_out(&self) -> bool {
+        self.bounds.memory.is_some() && control::ran_out(&self.path)
     }
 
     /// To start a process in.
@@ -183,6 +251,10 @@ fn clear(path: &Path) -> Option<()> {
         }
     }
     Some(())
+}
+
+fn number(error: &std::io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
 
 fn read(path: &Path) -> String {

@@ -1,0 +1,69 @@
+//! Small files and their names: beneath a root, and the operator's own.
+//!
+//! Must not: read what is not a regular file, or more of it than was said.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use crate::broker::workspace::beneath;
+use crate::os::root::Root;
+
+/// A longer HEAD, `.git` file or `commondir` is none of git's making.
+pub(super) const SHORT: u64 = 4 * 1024;
+/// A longer configuration is not read.
+pub(super) const CONFIG: u64 = 256 * 1024;
+
+/// The name beneath the root of what a file beside `place` says.
+pub(super) fn inside(root: &Root, place: &[u8], said: &[u8]) -> Option<Vec<u8>> {
+    let said = said.strip_suffix(b"\n").unwrap_or(said);
+    if said.first() == Some(&b'/') {
+        // As the caller names the root, or as the kernel does.
+        let named = beneath(said, root.path().as_os_str().as_bytes());
+        return named.or_else(|| beneath(said, root.resolved()));
+    }
+    Some(join(place, said))
+}
+
+pub(super) fn join(place: &[u8], name: &[u8]) -> Vec<u8> {
+    if place.is_empty() { name.to_vec() } else { [place, b"/", name].concat() }
+}
+
+/// A regular file beneath the root; `None` where it is none, or longer.
+pub(super) fn read(root: &Root, name: &[u8], most: u64) -> Option<Vec<u8>> {
+    let file = File::from(root.file(OsStr::from_bytes(name)).ok()?);
+    take(file, most)
+}
+
+/// A file of the operator's; empty where there is none.
+pub(super) fn operators(path: &Path) -> Option<Vec<u8>> {
+    match File::open(path) {
+        Ok(file) => take(file, CONFIG),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(Vec::new()),
+        Err(_) => None,
+    }
+}
+
+/// A file of a tool's HOME; empty where there is none. The tool chooses what lies there:
+/// a link leads no further than that directory, and nothing that lies there is waited for.
+pub(super) fn at_home(home: &Path, name: &str) -> Option<Vec<u8>> {
+    let found = Root::open(home).and_then(|home| home.file(OsStr::new(name)));
+    match found {
+        Ok(file) => take(File::from(file), CONFIG),
+        Err(Errno::ENOENT) => Some(Vec::new()),
+        Err(_) => None,
+    }
+}
+
+fn take(file: File, most: u64) -> Option<Vec<u8>> {
+    let regular = file.metadata().ok()?.is_file();
+    let mut bytes = Vec::new();
+    if !regular || file.take(most + 1).read_to_end(&mut bytes).is_err() {
+        return None;
+    }
+    (bytes.len() as u64 <= most).then_some(bytes)
+}
