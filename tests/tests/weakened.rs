@@ -285,7 +285,6 @@ facts = "none"
 adapter = "http"
 hosts = ["localhost"]
 ports = [{port}]
-upstream = "http://localhost:{port}"
 default = "allow"
 "#;
 
