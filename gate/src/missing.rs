@@ -78,7 +78,10 @@ pub(crate) fn mark(
     if refuses {
         let missing = Missing { name, host: host.to_owned(), status };
         told.tell(&missing);
-        answer.extensions_mut().insert(missing);
+        // To gh a 404 may be an answer like any other, and a script reads it.
+        if (status, adapter) != (StatusCode::NOT_FOUND, Adapter::Github) {
+            answer.extensions_mut().insert(missing);
+        }
     }
 }
 

@@ -402,9 +402,8 @@ async fn gh_says_which_credential_is_not_there() {
     std::fs::remove_file(day.path("token")).unwrap();
     let name = format!("file:{}", day.path("token").display());
     for (line, said) in [
-        ("api repos/o/r", "gh: Not Found (the broker has no log-in for "),
-        ("api repos/o/r", "which answers 404 Not Found: the credential "),
         ("pr list", "Requires authentication (the broker has no log-in"),
+        ("pr list", "which answers 401 Unauthorized: the credential "),
         ("pr create --title t --body b --base main --head fresh", "is not there, or empty"),
     ] {
         let output = day.gh(&line.split(' ').collect::<Vec<_>>()).await;
@@ -412,6 +411,9 @@ async fn gh_says_which_credential_is_not_there() {
         assert!(!output.status.success() && error.contains(said), "{line}: {error}");
         assert!(error.contains(&name), "{line}: {error}");
     }
+    // What is not there is not there, whoever asks.
+    let output = day.gh(&["api", "repos/o/r"]).await;
+    assert_eq!(text(&output.stderr), "gh: Not Found (HTTP 404)\n");
     std::fs::write(day.path("token"), TOKEN).unwrap();
     day.works("api repos/o/r").await;
     let output = day.gh(&["api", "nothing"]).await;
