@@ -2,7 +2,8 @@
 //!
 //! What is encoded and need not be is decoded; what has to stay encoded does, in one
 //! form. A path that some server could read otherwise is refused: `.` and `..`, empty
-//! segments, backslashes, control bytes, encoded `%` and `;`. An encoded slash stays,
+//! segments, backslashes, control bytes, encoded `%`, `;` (what follows it is no part of the
+//! name to some). An encoded slash stays,
 //! as `%2f`, for the adapters that know what is meant by it.
 
 use crate::refusal::Refusal;
@@ -10,13 +11,13 @@ use crate::refusal::Refusal;
 /// Marks that stand for themselves.
 const MARKS: &[u8] = b"-._~@!$&'()*+,=:";
 /// Bytes that some take for a slash, an end, or for nothing.
-const UNCLEAR: &[u8] = b"\\#?\"<>^`{|}";
+const UNCLEAR: &[u8] = b"\\#?\"<>^`{|};";
 
 /// The normal form.
 pub(super) fn normal(path: &str) -> Result<String, Refusal> {
     let flat = |path: &String| is_flat(path) || crate::weaken::is("gate-paths");
     read(path).filter(flat).ok_or(Refusal::Malformed(
-        "its path can be read in more than one way (.., //, \\ or what they are encoded as)",
+        "its path can be read in more than one way (.., //, \\, ; or what they are encoded as)",
     ))
 }
 

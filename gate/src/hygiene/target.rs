@@ -37,6 +37,11 @@ pub(crate) fn read<B>(request: &Request<B>, came: Came) -> Result<Target, Refusa
     ) {
         return Err(Refusal::Malformed("a method that sends the request back is not for here"));
     }
+    // Rules are about methods as they are meant, and servers are known that make
+    // capitals of `delete`.
+    if !request.method().as_str().bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-') {
+        return Err(Refusal::Malformed("its method is not in capital letters"));
+    }
     framed_once(request.headers())?;
     let uri = request.uri();
     let named = host_header(request.headers())?;
@@ -175,6 +180,11 @@ fn numbers_are_an_address(host: &str) -> bool {
 }
 
 fn query_of(query: &str) -> Result<String, Refusal> {
+    let mut names = url::form_urlencoded::parse(query.as_bytes());
+    // Servers are known that take it for the method.
+    if names.any(|(name, _)| name.eq_ignore_ascii_case("_method")) {
+        return Err(Refusal::Malformed("_method in its query does not pass"));
+    }
     match query.bytes().all(|byte| byte > b' ' && byte < 0x7f && byte != b'#' && byte != b'\\') {
         true => Ok(query.to_owned()),
         false => Err(Refusal::Malformed("its query has bytes that have to be encoded")),

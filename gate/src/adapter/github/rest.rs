@@ -106,12 +106,6 @@ impl Endpoint {
         {
             return Err(Refusal::Unlisted("only files of releases are uploaded here".to_owned()));
         }
-        let query = asked.query.as_deref().unwrap_or_default();
-        let names = url::form_urlencoded::parse(query.as_bytes());
-        // Servers are known that take it for the method.
-        if names.into_iter().any(|(name, _)| name.eq_ignore_ascii_case("_method")) {
-            return Err(Refusal::Malformed("_method does not pass"));
-        }
         let form = asked.headers.get_all(CONTENT_TYPE).iter().any(|kind| {
             let kind = kind.as_bytes().to_ascii_lowercase();
             [b"application/x-www-form-urlencoded".as_slice(), b"multipart/form-data"]
