@@ -30,7 +30,7 @@ pub struct Grant {
     /// What the call's output is looked through for: values that are handed out are put
     /// there first.
     pub redact: Option<Arc<Live>>,
-    /// Connections to hosts.
+    /// Connections to hosts: `Upstream::of_call`.
     pub upstream: Arc<Upstream>,
     /// Places for connections: `Semaphore::new(CONNECTIONS)`.
     pub places: Arc<Semaphore>,

@@ -212,10 +212,14 @@ fn depth_and_length_have_bounds() {
         assert!(matches!(refused(body(&query)), BodyError::Document(_)));
     }
     // A chain of fragments is followed without going down.
-    let chain: String =
-        (0..1500).map(|n| format!("fragment f{n} on Query {{...f{}}}", n + 1)).collect();
-    let asked = read(&format!("{{...f0}} {chain} fragment f1500 on Query {{ a }}"));
-    assert_eq!(asked.fields(), ["a"]);
+    let chain = |count: usize| {
+        let link = |n| format!("fragment f{n} on Query {{...f{}}}", n + 1);
+        let chain: String = (1..count).map(link).collect();
+        format!("{{...f1}} {chain} fragment f{count} on Query {{ a }}")
+    };
+    assert_eq!(read(&chain(512)).fields(), ["a"]);
+    let error = refused(body(&chain(513)));
+    assert_eq!(error, BodyError::Document(DocumentError::Fragments));
 }
 
 #[test]

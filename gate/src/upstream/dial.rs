@@ -1,6 +1,6 @@
 //! One connection, to an address that was looked at.
 //!
-//! A name is resolved once; the address that was found allowed is the one that is
+//! A name is resolved once for it; the address that was found allowed is the one that is
 //! connected to, and nobody resolves the name again.
 
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::resolve::Resolve;
+use super::lookup::Lookups;
 use super::{Route, Upstream, UpstreamError, address};
 use crate::body::Body;
 
@@ -22,9 +22,9 @@ const CONNECTING: Duration = Duration::from_secs(10);
 const TRIED: usize = 4;
 
 /// Connects.
-pub(super) async fn tcp(resolver: &dyn Resolve, route: &Route) -> Result<TcpStream, UpstreamError> {
+pub(super) async fn tcp(lookups: &Lookups, route: &Route) -> Result<TcpStream, UpstreamError> {
     let host = route.host.as_str();
-    let addresses = addresses(resolver, host).await?;
+    let addresses = addresses(lookups, host).await?;
     // One address that is refused refuses the name: it is being played with.
     if let Some(found) =
         addresses.iter().find(|found| !address::is_allowed(**found, &route.private))
@@ -48,16 +48,14 @@ pub(super) async fn tcp(resolver: &dyn Resolve, route: &Route) -> Result<TcpStre
     Err(last)
 }
 
-async fn addresses(resolver: &dyn Resolve, host: &str) -> Result<Vec<IpAddr>, UpstreamError> {
+async fn addresses(lookups: &Lookups, host: &str) -> Result<Vec<IpAddr>, UpstreamError> {
     let literal = host.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = literal.parse::<IpAddr>() {
         return Ok(vec![address.to_canonical()]);
     }
-    match timeout(RESOLVING, resolver.resolve(host)).await {
+    match timeout(RESOLVING, lookups.addresses(host)).await {
         Ok(Ok(found)) => Ok(found.into_iter().map(|address| address.to_canonical()).collect()),
-        Ok(Err(error)) => {
-            Err(UpstreamError::Unnamed { host: host.to_owned(), why: error.to_string() })
-        }
+        Ok(Err(why)) => Err(UpstreamError::Unnamed { host: host.to_owned(), why }),
         Err(_elapsed) => Err(UpstreamError::Slow { host: host.to_owned() }),
     }
 }
@@ -90,7 +88,7 @@ const HEAD_BYTES: u32 = 128 * 1024;
 
 /// Connects, speaks TLS where that is meant, and HTTP as the host likes best.
 pub(super) async fn open(upstream: &Upstream, route: &Route) -> Result<Sender, UpstreamError> {
-    let stream = tcp(upstream.resolver.as_ref(), route).await?;
+    let stream = tcp(&upstream.lookups, route).await?;
     if !route.is_secure() {
         return one(stream, route).await;
     }

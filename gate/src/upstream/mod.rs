@@ -5,6 +5,7 @@
 //!
 //! - `route`    which scheme, host and port stand for the one that was asked
 //! - `resolve`  names to addresses
+//! - `lookup`   how many names are looked up at once
 //! - `address`  which addresses may be connected to
 //! - `dial`     one connection, to an address that was looked at
 //! - `tls`      who is trusted
@@ -14,6 +15,7 @@
 
 pub mod address;
 mod dial;
+mod lookup;
 mod pool;
 pub mod resolve;
 mod route;
@@ -27,16 +29,17 @@ use hyper::header::HeaderMap;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::net::TcpStream;
 
+pub use self::lookup::{LOOKUPS, LOOKUPS_OF_CALL};
 pub use self::resolve::{Resolve, System};
 pub use self::route::Route;
 
 use crate::body::Body;
 
-/// Connections to hosts.
+/// Connections to hosts, for one call: what is kept is shared by all of a server.
 pub struct Upstream {
-    resolver: Arc<dyn Resolve>,
-    trust: tls::Trust,
-    pool: pool::Pool,
+    lookups: lookup::Lookups,
+    trust: Arc<tls::Trust>,
+    pool: Arc<pool::Pool>,
 }
 
 impl fmt::Debug for Upstream {
@@ -131,7 +134,18 @@ impl UpstreamError {
 impl Upstream {
     /// Connections, with names resolved by this.
     pub fn new(resolver: Arc<dyn Resolve>) -> Upstream {
-        Upstream { resolver, trust: tls::Trust::default(), pool: pool::Pool::default() }
+        let lookups = lookup::Lookups::new(resolver);
+        Upstream { lookups, trust: Arc::default(), pool: Arc::default() }
+    }
+
+    /// The same for another call: with places of its own for lookups of names.
+    #[must_use]
+    pub fn of_call(&self) -> Upstream {
+        Upstream {
+            lookups: self.lookups.of_call(),
+            trust: Arc::clone(&self.trust),
+            pool: Arc::clone(&self.pool),
+        }
     }
 
     /// Sends a request, with headers that are ready, and gives the answer as it comes.
@@ -156,6 +170,6 @@ impl Upstream {
 
     /// A connection without anything on it, for a tunnel.
     pub(crate) async fn tunnel(&self, route: &Route) -> Result<TcpStream, UpstreamError> {
-        dial::tcp(self.resolver.as_ref(), route).await
+        dial::tcp(&self.lookups, route).await
     }
 }

@@ -8,13 +8,14 @@ use std::pin::Pin;
 /// What a resolver gives.
 pub type Resolved<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
-/// Makes addresses of a name; asked once for each connection.
+/// Makes addresses of a name; asked at most once for each connection, and never dropped
+/// before it has answered.
 pub trait Resolve: Send + Sync + 'static {
     /// The addresses of a name, those to be tried first at the front.
     fn resolve<'a>(&'a self, host: &'a str) -> Resolved<'a>;
 }
 
-/// The system's resolver.
+/// The system's resolver, on a thread for blocking work until it has answered.
 #[derive(Debug, Clone, Copy)]
 pub struct System;
 

@@ -30,6 +30,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tool_gate::upstream::LOOKUPS;
 use tracing::{debug, info, warn};
 
 pub(crate) use self::build::{For, build, environment, registry_options};
@@ -48,6 +49,10 @@ use crate::os::program::forget_the_start;
 use crate::os::signals::Signals;
 use crate::os::startup;
 
+/// Threads for what blocks, each there while it is needed: as many as names are looked up
+/// at once, and some that lookups never take.
+const BLOCKING_THREADS: usize = LOOKUPS + 4;
+
 /// Runs a server until a signal stops it.
 pub(crate) fn serve(config: &Config) -> Result<(), AppError> {
     // Before anything else is opened: their numbers are given.
@@ -64,13 +69,16 @@ pub(crate) fn serve(config: &Config) -> Result<(), AppError> {
     startup::seal_descriptors().map_err(|errno| AppError::System("seal descriptors", errno))?;
     foreign::start_closer()?;
     let _log = crate::log::start(config);
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(4)
+        .max_blocking_threads(BLOCKING_THREADS)
         .thread_keep_alive(Duration::from_secs(1))
-        .build()?
-        .block_on(run(config, passed, signals))
+        .build()?;
+    let ended = runtime.block_on(run(config, passed, signals));
+    // A name that is looked up does not hold up the stop.
+    runtime.shutdown_background();
+    ended
 }
 
 /// What tells of children's ends; to be opened before any thread is made.

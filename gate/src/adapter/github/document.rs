@@ -25,6 +25,9 @@ const TOKENS: usize = 32_768;
 /// More fields at the top than anybody can look at.
 const FIELDS: usize = 256;
 
+/// More fragments than anybody writes.
+const FRAGMENTS: usize = 512;
+
 /// So much may be filled in for variables in all, about as it lies in memory: a short
 /// document can name a long variable ten thousand times.
 const FILLED: usize = 8 << 20;
@@ -53,6 +56,9 @@ pub enum DocumentError {
     /// Nobody can decide on so many.
     #[error("the GraphQL operation has more than {FIELDS} fields at its top")]
     TooMany,
+    /// The same for fragments.
+    #[error("the GraphQL document has more than {FRAGMENTS} fragments")]
+    Fragments,
     /// Neither a query nor a mutation.
     #[error("GraphQL subscriptions do not pass")]
     Subscription,
@@ -102,6 +108,9 @@ pub fn read(
                 let name = name.map(|name| name.text().to_string()).unwrap_or_default();
                 if fragments.insert(name.clone(), one).is_some() {
                     return Err(DocumentError::Twice(name));
+                }
+                if fragments.len() > FRAGMENTS {
+                    return Err(DocumentError::Fragments);
                 }
             }
             _ => return Err(DocumentError::NotExecutable),
@@ -191,7 +200,7 @@ fn used<'a>(
     operation: &OperationDefinition,
     fragments: &'a BTreeMap<String, FragmentDefinition>,
 ) -> Result<Vec<&'a FragmentDefinition>, DocumentError> {
-    let mut names: Vec<String> = Vec::new();
+    let mut names = BTreeSet::new();
     let mut found = Vec::new();
     let mut next = vec![operation.syntax().clone()];
     while let Some(node) = next.pop() {
@@ -201,7 +210,7 @@ fn used<'a>(
             }
             let fragment = fragments.get(&name);
             let fragment = fragment.ok_or_else(|| DocumentError::NoFragment(name.clone()))?;
-            names.push(name);
+            names.insert(name);
             next.push(fragment.syntax().clone());
             found.push(fragment);
         }

@@ -135,7 +135,7 @@ impl Broker {
             judge,
             credentials: Arc::clone(&self.gates.credentials),
             redact,
-            upstream: Arc::clone(&self.gates.upstream),
+            upstream: Arc::new(self.gates.upstream.of_call()),
             places: Arc::new(Semaphore::new(CONNECTIONS)),
             git: Memory::default(),
         };
