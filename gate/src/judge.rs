@@ -23,6 +23,9 @@ pub struct Request {
     pub subcommand: &'static [&'static str],
     /// What it consists of: one part, or one for each ref of a push.
     pub parts: Vec<Part>,
+    /// More lines for an approver, of what goes on and changes what all of it means:
+    /// an answer is for those too.
+    pub beside: Vec<String>,
     /// What of its body is not in their lines.
     pub rest: Rest,
 }

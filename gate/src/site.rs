@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hyper::header::{HeaderMap, HeaderName};
 use hyper::{Method, Response};
-use tool_policy::definition::gate::Gate;
+use tool_policy::definition::gate::{Adapter, Gate};
 use url::Url;
 
 use crate::body::Body;
@@ -166,6 +166,7 @@ impl Site {
         &self,
         subcommand: &'static [&'static str],
         parts: Vec<Part>,
+        beside: Vec<String>,
         rest: Rest,
     ) -> Request {
         Request {
@@ -176,27 +177,40 @@ impl Site {
             credential: self.gate.credential.as_ref().map(|credential| credential.name()),
             subcommand,
             parts,
+            beside,
             rest,
         }
     }
 
-    /// Asks for a decision on each part; there are as many answers as parts.
-    pub async fn judge(
+    /// The host as an address names it: with its port where that is not the usual one.
+    pub(crate) fn authority(&self) -> String {
+        match (self.port, self.gate.adapter) {
+            // There it may be told apart, as plain HTTP and TLS.
+            (80, _) | (443, Adapter::Git | Adapter::Github | Adapter::Npm) => self.host.clone(),
+            (port, _) => format!("{}:{port}", self.host),
+        }
+    }
+
+    /// Asks for a decision on each part, and shows these lines beside them; there are as
+    /// many answers as parts.
+    pub(crate) async fn judge(
         &self,
         subcommand: &'static [&'static str],
         parts: Vec<Part>,
+        beside: Vec<String>,
     ) -> Vec<Answer> {
-        self.judge_with(subcommand, parts, Rest::Nothing).await
+        self.judge_with(subcommand, parts, beside, Rest::Nothing).await
     }
 
     async fn judge_with(
         &self,
         subcommand: &'static [&'static str],
         parts: Vec<Part>,
+        beside: Vec<String>,
         rest: Rest,
     ) -> Vec<Answer> {
         let wanted = parts.len();
-        let request = self.request(subcommand, parts, rest);
+        let request = self.request(subcommand, parts, beside, rest);
         let mut answers = self.grant.judge.judge(&request).await;
         // Whoever says nothing has not allowed it.
         answers.resize_with(wanted, || Answer::Refused {
@@ -213,23 +227,25 @@ impl Site {
         subcommand: &'static [&'static str],
         part: Part,
     ) -> Result<(), Refusal> {
-        self.allow_with(subcommand, part, Rest::Nothing).await
+        self.allow_with(subcommand, part, Vec::new(), Rest::Nothing).await
     }
 
     /// Whether a person would be asked about it: its body is held then, to be shown.
     pub(crate) fn asks(&self, subcommand: &'static [&'static str], part: &Part) -> bool {
-        let request = self.request(subcommand, vec![part.clone()], Rest::Nothing);
+        let request = self.request(subcommand, vec![part.clone()], Vec::new(), Rest::Nothing);
         self.grant.judge.asks(&request)
     }
 
-    /// Asks for a decision on a request of one part, whose line leaves this out.
+    /// Asks for a decision on a request of one part, with these lines beside its own,
+    /// which leave this out.
     pub(crate) async fn allow_with(
         &self,
         subcommand: &'static [&'static str],
         part: Part,
+        beside: Vec<String>,
         rest: Rest,
     ) -> Result<(), Refusal> {
-        for answer in self.judge_with(subcommand, vec![part], rest).await {
+        for answer in self.judge_with(subcommand, vec![part], beside, rest).await {
             if let Answer::Refused { rule, reason, instead } = answer {
                 return Err(Refusal::Ruled { rule, reason, instead });
             }

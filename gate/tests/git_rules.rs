@@ -132,6 +132,18 @@ async fn a_ref_or_an_option_that_means_more_to_a_host_asks() {
             args.extend(options.iter().flat_map(|option| ["-o", option]));
             assert_eq!(ruled(&args).await, "ask push-option", "{options:?}");
         }
+        // What the line of a ref leaves out is in lines of its own.
+        let long = format!("x={}", "y".repeat(200));
+        let name = format!("refs/heads/{}", "n".repeat(210));
+        let to = format!("HEAD:{name}");
+        let options = ["ci.skip", "a", "b", "merge_request.create", &long];
+        let mut args = vec!["push", "origin", &to];
+        args.extend(options.iter().flat_map(|option| ["-o", option]));
+        assert_eq!(ruled(&args).await, "ask push-option");
+        let asked = town.stage.asked().pop().unwrap();
+        let mut lines = options.map(|option| format!("with the option {option}")).to_vec();
+        lines.push(format!("a ref's name in full is {name}"));
+        assert_eq!(asked.beside, lines);
         town.good(&["config", "push.pushOption", "repo.private=false"], "work").await;
         assert_eq!(ruled(&["push", "origin", "HEAD:feature"]).await, "ask push-option");
         let none = ["-c", "push.pushOption=", "push", "origin", "HEAD:feature"];

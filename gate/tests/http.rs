@@ -74,6 +74,46 @@ async fn an_approver_sees_the_body_of_a_plain_request() {
     }
 }
 
+/// The same bytes are another request by another header, type or port.
+#[tokio::test]
+async fn an_approver_sees_what_changes_the_meaning_of_a_request() {
+    let host = Host::saying("hello").await;
+    let mut gate = to(&host, &["api.example.com"]);
+    gate.ports = vec![8080];
+    let stage = Stage::new(vec![gate]).await;
+    let long = format!("application/json; a={}; charset=utf-7", "x".repeat(200));
+    let kind = format!("Content-Type: {long}");
+    let output = stage
+        .curl(&[
+            "-d",
+            "a=b",
+            "-H",
+            &kind,
+            "-H",
+            "Content-Encoding: deflate",
+            "-H",
+            "If-None-Match: *",
+            "-H",
+            "Accept: text/html",
+            "-H",
+            "X-Dropped: 1",
+            "http://api.example.com:8080/things",
+        ])
+        .await;
+    assert_eq!(text(&output.stdout), "hello", "{}", text(&output.stderr));
+    let asked = stage.asked().pop().unwrap();
+    let shown = &asked.parts[0].shown;
+    assert!(shown.starts_with("POST http://api.example.com:8080/things, "), "{shown}");
+    assert!(shown.ends_with(&format!(", of type {long}, deflate, with a=b")), "{shown}");
+    assert_eq!(asked.beside, ["with the header if-none-match: *"]);
+    // Of what has no body the type is a header like the others.
+    let bare = ["-X", "PUT", "-H", "Content-Type: x/y", "http://api.example.com/things"];
+    assert_eq!(text(&stage.curl(&bare).await.stdout), "hello");
+    let asked = stage.asked().pop().unwrap();
+    assert_eq!(asked.parts[0].shown, "PUT http://api.example.com/things");
+    assert_eq!(asked.beside, ["with the header content-type: x/y"]);
+}
+
 /// What it would do with that is anybody's guess.
 #[tokio::test]
 async fn a_request_with_a_body_is_no_read() {

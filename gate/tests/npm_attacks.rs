@@ -158,6 +158,29 @@ async fn an_approver_sees_which_version_and_which_tag() {
 }
 
 #[tokio::test]
+async fn a_word_for_one_time_is_named_and_not_shown() {
+    let scene = Scene::new(true).await;
+    let url = format!("{AT}/left/-/left-1.0.0.tgz/-rev/1-0");
+    let headers = ["npm-otp: 123456", "npm-auth-type: web", "If-None-Match: x"];
+    let (status, answer) = scene.ask("DELETE", &url, &headers).await;
+    assert_eq!(status, 200, "{answer}");
+    let asked = scene.stage.asked().pop().unwrap();
+    assert!(!format!("{asked:?}").contains("123456"), "{asked:?}");
+    let mut beside = asked.beside;
+    beside.sort();
+    assert_eq!(
+        beside,
+        [
+            "with the header if-none-match: x",
+            "with the header npm-auth-type: web",
+            "with the header npm-otp, whose value is not shown",
+        ]
+    );
+    let seen = scene.host.seen().pop().unwrap();
+    assert_eq!(seen.header("npm-otp"), Some("123456"));
+}
+
+#[tokio::test]
 async fn a_body_that_nobody_can_see_does_not_pass() {
     let scene = Scene::new(true).await;
     let url = format!("{AT}/name");

@@ -165,6 +165,90 @@ fn an_answer_to_curl_is_for_the_whole_of_a_body() {
     an_answer_that_comes_late("curl", &answers, &words);
 }
 
+/// Two gates of one host: what stands for the one does not for the other.
+#[test]
+fn an_approval_for_a_while_is_for_one_gate_and_its_credential() {
+    let answers = [answer("POST /public/x", "well"), answer("POST /public/y", "well")];
+    let secrets = |setup: &mut Setup| {
+        for name in ["tok", "admin"] {
+            setup.file(name, "a-secret-word-of-the-test", 0o600);
+        }
+        let gate = |port: u16, name: &str, paths: &str| {
+            let file = setup.path(name);
+            format!(
+                "\n[[gate]]\nadapter = \"http\"\nhosts = [\"two.test\"]\nports = [8080]\n\
+                 upstream = \"http://127.0.0.1:{port}\"\ncredential = \"file:{}\"\n{paths}default = \"allow\"\n",
+                file.display()
+            )
+        };
+        let file = setup.path("tools.d/curl/tool.toml");
+        let text = fs::read_to_string(&file).expect("it");
+        let port = text.split(", 1]").next().and_then(|text| text.rsplit('[').next());
+        let port: u16 = port.and_then(|port| port.parse().ok()).unwrap_or_default();
+        let first = gate(port, "tok", "paths = [\"/public/*\"]\n");
+        let both = first + &gate(port, "admin", "");
+        let at = text.find("\n[[gate]]").expect("a gate");
+        let text = format!("{}{both}{}", &text[..at], &text[at..]);
+        setup.file("tools.d/curl/tool.toml", text, 0o644);
+    };
+    let Some(stand) = stand("curl", &answers, secrets) else { return };
+    let post = |url: &str| stand.spawn(&["-s", "--fail-with-body", "-A", "x", "-d", "a=b", url]);
+    let first = post("http://two.test/public/x");
+    let asked = stand.asked();
+    assert!(asked["wire"].to_string().contains("/tok"), "{asked}");
+    let id = asked["id"].as_str().expect("an id");
+    let told = run(&mut stand.server.verb(&["approve", id, "--for", "5m"]), b"").success();
+    assert!(told.contains("in two.test (by the gate in line "), "{told}");
+    assert!(told.contains("/tok) for 300 s"), "{told}");
+    assert_eq!(first.wait().success(), "well");
+    // It stands for itself.
+    assert_eq!(post("http://two.test/public/y").wait().success(), "well");
+    let standing = run(&mut stand.server.verb(&["approvals"]), b"").success();
+    assert!(standing.contains("/tok), "), "{standing}");
+    assert_eq!(stand.changes().len(), 2);
+    for (other, repository) in [
+        ("http://two.test/private/x", "two.test"),
+        ("http://two.test:8080/public/x", "two.test:8080"),
+    ] {
+        let call = post(other);
+        let asked = stand.asked();
+        assert_eq!(asked["repository"], json!(repository), "{asked}");
+        assert!(asked["wire"].to_string().contains(other), "{asked}");
+        stand.say("deny", &asked);
+        assert_eq!(call.wait().code(), Some(22));
+        assert!(stand.changes().is_empty());
+    }
+}
+
+/// The same body is another request by another header.
+#[test]
+fn a_late_answer_is_for_the_same_headers() {
+    let patience = |setup: &mut Setup| setup.config("[approvals]\ntimeout = 2\n");
+    let Some(stand) = stand("curl", &[answer("PUT /x", "well")], patience) else { return };
+    let url = format!("http://127.0.0.1:{}/x", stand.stub.port);
+    // The words of the call are the same.
+    let put = |header: &str| {
+        fs::write(stand.server.ws().join("headers"), header).expect("headers");
+        stand.spawn(&["-sf", "-A", "x", "-X", "PUT", "-H", "@headers", "-d", "a=b", &url])
+    };
+    let kind = |last: &str| format!("Content-Type: a/b; x={}; c={last}", "x".repeat(100));
+    for (good, evil) in [
+        ("If-Match: \"1\"".to_owned(), "If-None-Match: *".to_owned()),
+        (kind("utf-8"), kind("utf-7\nContent-Encoding: deflate")),
+    ] {
+        let first = put(&good);
+        let asked = stand.asked();
+        assert_ne!(first.wait().code(), Some(0));
+        stand.say("approve", &asked);
+        let other = put(&evil);
+        assert_ne!(stand.asked()["id"], asked["id"]);
+        assert_ne!(other.wait().code(), Some(0));
+        assert!(stand.changes().is_empty());
+        put(&good).wait().success();
+        assert_eq!(stand.changes().len(), 1);
+    }
+}
+
 #[test]
 fn gh_works_without_namespaces_too() {
     let answers = [answer("GET /user", r#"{"login":"me"}"#)];

@@ -8,6 +8,7 @@ use tool_policy::definition::gate::Gate;
 use tool_policy::facts::{Text, Value};
 
 use crate::body::{self, Body};
+use crate::hygiene::headers;
 use crate::judge::{Part, Rest};
 use crate::missing;
 use crate::refusal::Refusal;
@@ -73,15 +74,17 @@ pub(crate) async fn handle(site: &Site, mut asked: Asked) -> Result<Response<Bod
     }
     let reads = matches!(asked.method, Method::GET | Method::HEAD | Method::OPTIONS);
     let read = reads && !asked.has_body();
-    let shown = format!("{method} http://{}{}", site.host, asked.target());
+    let shown = format!("{method} http://{}{}", site.authority(), asked.target());
     let mut part = part(site, method, Some(&asked.path), !read, shown);
-    let mut rest = Rest::Nothing;
+    let (mut rest, mut body_shown) = (Rest::Nothing, false);
     if asked.has_body() && site.asks(&[], &part) {
         let shown = body::show(asked.body, &asked.headers, true).await?;
         (asked.body, rest) = (shown.body, shown.rest);
         part.shown.push_str(&shown.text);
+        body_shown = !shown.text.is_empty();
     }
-    site.allow_with(&[], part, rest).await?;
+    let beside = headers::told(&asked.headers, KEEPS.request, body_shown);
+    site.allow_with(&[], part, beside, rest).await?;
     let head = asked.method == Method::HEAD;
     let answer = site.send(Onward::of(asked, &KEEPS)).await?;
     Ok(match missing::of(&answer).filter(|_| !head) {

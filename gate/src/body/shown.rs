@@ -16,7 +16,8 @@ use crate::refusal::Refusal;
 const SHOWN: usize = 400;
 /// As many are held while somebody is asked.
 const HELD: usize = 64 * 1024;
-/// As much of what a body is called.
+/// As much of what a body is called, where nobody is asked. Else all of it is in the line:
+/// the answer is for that, and whoever cuts the line counts it.
 const NAMED: usize = 100;
 /// What gh and npm send, which goes without saying.
 const USUAL: [&[u8]; 2] = [b"application/json", b"application/json; charset=utf-8"];
@@ -66,14 +67,14 @@ pub(crate) async fn show(
     if !first.is_empty() {
         let colon = if size.is_empty() { "" } else { ": " };
         let cut = if hidden > 0 { "…" } else { "" };
-        text = format!("{}, with {size}{colon}{}{cut}", named(headers), shown.escape_ascii());
+        text = format!("{}, with {size}{colon}{}{cut}", named(headers, asks), shown.escape_ascii());
     }
     Ok(Shown { text, rest, body: chain(first.into(), body) })
 }
 
 /// What the headers say that it is, where that is unusual: the same bytes may mean
 /// another thing.
-fn named(headers: &HeaderMap) -> String {
+fn named(headers: &HeaderMap, asks: bool) -> String {
     let said = [CONTENT_TYPE, CONTENT_ENCODING];
     let said = said.iter().flat_map(|name| headers.get_all(name)).map(|value| value.as_bytes());
     let said: Vec<&[u8]> = said.collect();
@@ -82,9 +83,10 @@ fn named(headers: &HeaderMap) -> String {
         [one] if USUAL.contains(one) => String::new(),
         more => {
             let more = more.join(&b", "[..]);
-            let cut = if more.len() > NAMED { "…" } else { "" };
-            let shown = more.get(..NAMED).unwrap_or(&more).escape_ascii();
-            format!(", of type {shown}{cut}")
+            match more.get(..NAMED).filter(|_| !asks && more.len() > NAMED) {
+                Some(first) => format!(", of type {}…", first.escape_ascii()),
+                None => format!(", of type {}", more.escape_ascii()),
+            }
         }
     }
 }

@@ -22,6 +22,46 @@ const BETWEEN: [&str; 12] = [
 const IDENTITY: [&str; 6] =
     ["authorization", "cookie", "forwarded", "set-cookie", "www-authenticate", "x-forwarded-for"];
 
+/// What changes nothing but how the answer looks, or who else has a copy of it. All
+/// others that go on are in the question where somebody is asked.
+const HARMLESS: [&str; 7] = [
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "cache-control",
+    "pragma",
+    "user-agent",
+    "x-request-id",
+];
+
+/// Which are good for one time: that one is there is told, and not which.
+const SECRET: [&str; 1] = ["npm-otp"];
+
+/// What is said of a body; where that is shown, they are shown with it.
+const OF_THE_BODY: [&str; 2] = ["content-encoding", "content-type"];
+
+/// How git's messages look; they are read here whichever it is.
+const VERSIONS: [&[u8]; 3] = [b"version=0", b"version=1", b"version=2"];
+
+/// Lines for people, one for each header that goes on by this list and may change what
+/// the request means.
+pub(crate) fn told(came: &HeaderMap, keeps: &[&str], body_shown: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, value) in &pick(came, keeps) {
+        let name = name.as_str();
+        let said = body_shown && OF_THE_BODY.contains(&name);
+        let version = name == "git-protocol" && VERSIONS.contains(&value.as_bytes());
+        if said || version || HARMLESS.contains(&name) {
+            continue;
+        }
+        lines.push(match SECRET.contains(&name) {
+            true => format!("with the header {name}, whose value is not shown"),
+            false => format!("with the header {name}: {}", value.as_bytes().escape_ascii()),
+        });
+    }
+    lines
+}
+
 /// The headers of a message that a list names.
 pub(crate) fn pick(came: &HeaderMap, keeps: &[&str]) -> HeaderMap {
     let mut picked = HeaderMap::new();

@@ -189,6 +189,7 @@ async fn answer(bytes: &[u8], grant: &Grant) -> Answered {
         credential: Some(grant.key.name()),
         subcommand: SIGN,
         parts: vec![Part { changes: true, facts: facts(&object), shown: shown(&object, message) }],
+        beside: Vec::new(),
         rest: Rest::Nothing,
     };
     let give_up = |why: String| {

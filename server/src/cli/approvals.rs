@@ -113,17 +113,26 @@ fn show(answer: &Value, as_json: bool) {
     waiting.iter().for_each(show_asked);
     for grant in standing {
         say(&format!(
-            "standing {}: rule {} of {} in {}, {} s left, by uid {}",
+            "standing {}: rule {} of {} in {}{}, {} s left, by uid {}",
             text(grant, "id"),
             text(grant, "rule"),
             text(grant, "tool"),
             text(grant, "repository"),
+            gate(grant),
             number(grant, "left_seconds"),
             number(grant, "by_uid"),
         ));
     }
     if waiting.is_empty() && standing.is_empty() {
         say("nothing waits, nothing stands");
+    }
+}
+
+/// By which gate it stands, where it is for requests.
+fn gate(grant: &Value) -> String {
+    match text(grant, "gate") {
+        "" => String::new(),
+        gate => format!(" ({gate})"),
     }
 }
 

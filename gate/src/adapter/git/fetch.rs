@@ -55,7 +55,7 @@ pub(super) async fn read(
 /// The rules are asked, where they have not been for this repository in this call.
 pub(super) async fn permitted(site: &Site, place: &Place) -> Result<(), Refusal> {
     let memory: &Memory = &site.grant().git;
-    let at = super::authority(site);
+    let at = site.authority();
     let repository = format!("{} {at}/{}", site.index(), place.repository);
     if memory.may(&repository) {
         return Ok(());

@@ -94,14 +94,6 @@ pub(crate) fn refuse(refusal: &Refusal) -> Response<Body> {
     refusal.response()
 }
 
-/// The host as an address names it: with its port where that is not the usual one.
-fn authority(site: &Site) -> String {
-    match site.port {
-        80 | 443 => site.host.clone(),
-        port => format!("{}:{port}", site.host),
-    }
-}
-
 /// By whom.
 fn told(said: &str) -> String {
     format!("refused by the broker: {said}")

@@ -3,7 +3,7 @@
 //! One ref that is refused refuses the push: nothing of it reaches the host, and git
 //! is told by the host's own kind of report.
 
-use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Response};
 use sha2::Digest as _;
 use tool_policy::facts::git::wire::{self, Change};
@@ -13,6 +13,7 @@ use super::feed::Feed;
 use super::place::{Place, folds};
 use super::{ancestry, fetch, report, told};
 use crate::body::{self, Body};
+use crate::hygiene::headers;
 use crate::judge::{Answer, Part};
 use crate::refusal::Refusal;
 use crate::site::{Asked, Site};
@@ -46,7 +47,8 @@ pub(super) async fn push(
     let forced = ancestry::forced(site, repository, &push, &mut feed, start).await?;
     let parts = push.commands.iter().zip(&forced);
     let parts = parts.map(|(command, forced)| part(site, place, &push, command, *forced));
-    let answers = site.judge(&["push"], parts.collect()).await;
+    let beside = beside(&headers, place, &push);
+    let answers = site.judge(&["push"], parts.collect(), beside).await;
     if answers.iter().any(|answer| *answer != Answer::Allowed) && !crate::weaken::is("gate-refs") {
         feed.drain().await?;
         return refused(&push, &answers);
@@ -83,9 +85,9 @@ async fn head(feed: &mut Feed) -> Result<(Push, usize), Refusal> {
 const PACK: &[u8] = b"PACK";
 
 fn part(site: &Site, place: &Place, push: &Push, command: &Command, forced: bool) -> Part {
-    let host = super::authority(site);
+    let host = site.authority();
     let delete = command.new.is_zero();
-    let name = short(&command.name, 200);
+    let name = short(&command.name, NAME);
     let (old, new) = (command.old.text(), command.new.text());
     let mut shown = match (command.old.is_zero(), delete, forced) {
         (_, true, _) => format!("delete {name} (was {old})"),
@@ -93,9 +95,9 @@ fn part(site: &Site, place: &Place, push: &Push, command: &Command, forced: bool
         (_, _, true) => format!("force {name} from {old} to {new}: commits may be lost"),
         (_, _, false) => format!("move {name} on from {old} to {new}"),
     };
-    shown.push_str(&format!(" in {host}/{}", short(place.repository.as_bytes(), 150)));
+    shown.push_str(&format!(" in {host}/{}", short(place.repository.as_bytes(), REPOSITORY)));
     for option in push.options.iter().take(OPTIONS) {
-        shown.push_str(&format!(", with the option {}", short(option, 100)));
+        shown.push_str(&format!(", with the option {}", short(option, OPTION)));
     }
     if let Some(more) = push.options.len().checked_sub(OPTIONS + 1) {
         // An answer is for those too.
@@ -109,8 +111,36 @@ fn part(site: &Site, place: &Place, push: &Push, command: &Command, forced: bool
     Part { changes: true, facts, shown }
 }
 
-/// So many words of `push -o` are shown.
+/// So many words of `push -o` are in the line of each ref.
 const OPTIONS: usize = 3;
+/// As much of one.
+const OPTION: usize = 100;
+/// As much of a ref's name.
+const NAME: usize = 200;
+/// As much of a repository's.
+const REPOSITORY: usize = 150;
+
+/// What the lines of the refs leave out, whole, and headers that change what is meant.
+fn beside(headers: &HeaderMap, place: &Place, push: &Push) -> Vec<String> {
+    let mut lines = headers::told(headers, fetch::KEEPS.request, true);
+    let options = &push.options;
+    if options.len() > OPTIONS || options.iter().any(|option| is_cut(option, OPTION)) {
+        let each = options.iter().map(|option| option.escape_ascii());
+        lines.extend(each.map(|option| format!("with the option {option}")));
+    }
+    let repository = place.repository.as_bytes();
+    if is_cut(repository, REPOSITORY) {
+        lines.push(format!("the repository's name in full is {}", repository.escape_ascii()));
+    }
+    let names = push.commands.iter().map(|command| &command.name);
+    let long = names.filter(|name| is_cut(name, NAME));
+    lines.extend(long.map(|name| format!("a ref's name in full is {}", name.escape_ascii())));
+    lines
+}
+
+fn is_cut(bytes: &[u8], longest: usize) -> bool {
+    bytes.escape_ascii().count() > longest
+}
 
 /// The caller's words, escaped; of long ones the beginning and the end.
 fn short(bytes: &[u8], longest: usize) -> String {

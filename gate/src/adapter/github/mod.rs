@@ -29,6 +29,7 @@ use self::graphql::texts;
 use self::rest::{Endpoint, Surface};
 use crate::adapter::follow::{self, Again};
 use crate::body::{self, Body};
+use crate::hygiene::headers;
 use crate::judge::{Part, Rest};
 use crate::missing::{self, Missing};
 use crate::refusal::Refusal;
@@ -126,14 +127,16 @@ pub(crate) async fn handle(site: &Site, mut asked: Asked) -> Result<Response<Bod
     } else {
         endpoint.check(&asked)?;
         let mut part = endpoint.part(&asked);
-        let mut rest = Rest::Nothing;
+        let (mut rest, mut body_shown) = (Rest::Nothing, false);
         if part.changes {
             let asks = site.asks(&[], &part);
             let shown = body::show(asked.body, &asked.headers, asks).await?;
             (asked.body, rest) = (shown.body, shown.rest);
             part.shown.push_str(&shown.text);
+            body_shown = !shown.text.is_empty();
         }
-        site.allow_with(&[], part, rest).await?;
+        let beside = headers::told(&asked.headers, REST.request, body_shown);
+        site.allow_with(&[], part, beside, rest).await?;
         site.send(Onward::of(asked, &REST)).await?
     };
     let answer = follow::answer(site, AGAIN, &method, &headers, answer).await?;
@@ -190,7 +193,8 @@ async fn graphql(
         facts: facts.into_iter().collect(),
         shown: request.shown(&endpoint.host),
     };
-    site.allow(&[], part).await?;
+    let beside = headers::told(&headers, GRAPHQL.request, true);
+    site.allow_with(&[], part, beside, Rest::Nothing).await?;
     let onward = Onward {
         method: Method::POST,
         to: To::Gate(path),

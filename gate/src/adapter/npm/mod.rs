@@ -17,6 +17,7 @@ use url::Url;
 use self::path::Meaning;
 use crate::adapter::follow::{self, Again};
 use crate::body::{self, Body};
+use crate::hygiene::headers;
 use crate::judge::{Part, Rest};
 use crate::missing;
 use crate::refusal::Refusal;
@@ -81,7 +82,7 @@ pub(crate) async fn handle(site: &Site, mut asked: Asked) -> Result<Response<Bod
     }
     let meaning = path::read(&asked.method, &asked.path)?;
     let mut part = part(site, &asked, &meaning);
-    let mut rest = Rest::Nothing;
+    let (mut rest, mut body_shown) = (Rest::Nothing, false);
     if part.changes {
         if asked.headers.contains_key(CONTENT_ENCODING) {
             return Err(Refusal::Malformed("what is packed cannot be shown: send it as it is"));
@@ -91,8 +92,10 @@ pub(crate) async fn handle(site: &Site, mut asked: Asked) -> Result<Response<Bod
         // An archive in it is nothing to be read: package, versions and digest say what it is.
         (asked.body, rest) = (shown.body, shown.rest.named());
         part.shown.push_str(&shown.text);
+        body_shown = !shown.text.is_empty();
     }
-    site.allow_with(meaning.subcommand(), part, rest).await?;
+    let beside = headers::told(&asked.headers, KEEPS.request, body_shown);
+    site.allow_with(meaning.subcommand(), part, beside, rest).await?;
     let (method, headers) = (asked.method.clone(), asked.headers.clone());
     let answer = site.send(Onward::of(asked, &KEEPS)).await?;
     // A link of something that changes is not followed, and a token not handed on.
@@ -122,9 +125,7 @@ fn part(site: &Site, asked: &Asked, meaning: &Meaning) -> Part {
     let texts = |words: Vec<String>| {
         Value::Texts(words.into_iter().map(|word| Text::new(word.into_bytes())).collect())
     };
-    let port =
-        if matches!(site.port, 80 | 443) { String::new() } else { format!(":{}", site.port) };
-    let registry = format!("https://{}{port}", site.host);
+    let registry = format!("https://{}", site.authority());
     let method = &asked.method;
     let shown = match (&meaning.change, &meaning.package) {
         // Which version or tag of it is in the path.

@@ -26,6 +26,9 @@ pub(crate) struct Standing {
     tool: String,
     rule: String,
     repository: String,
+    /// By which gate, where it is for requests.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    gate: String,
     by_uid: u32,
     left_seconds: u64,
 }
@@ -62,6 +65,7 @@ impl Approvals {
             tool: grant.site.tool.clone(),
             rule: grant.site.rule.clone(),
             repository: show(&grant.site.repository),
+            gate: show(grant.site.by.as_bytes()),
             by_uid: grant.by,
             left_seconds: grant.until.saturating_duration_since(now).as_secs(),
         });

@@ -212,7 +212,7 @@ impl Approvals {
                 "{told}, and rule {} of {} in {} for {} s",
                 rules.join(", "),
                 site.tool,
-                show(&site.repository),
+                ask.question.place(),
                 lasts.as_secs()
             );
             for site in sites {

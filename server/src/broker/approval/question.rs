@@ -46,7 +46,7 @@ pub(crate) struct Question {
     pub(super) shown: Shown,
 }
 
-/// What a standing approval is for: one rule, in one repository.
+/// What a standing approval is for: one rule, in one repository, by one gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
     /// The tool's name.
@@ -57,6 +57,8 @@ pub(crate) struct Site {
     pub(super) definition: String,
     /// The directory that holds the repository, or the call's own.
     pub(super) repository: Vec<u8>,
+    /// Of a request: by which gate it goes on, and with which credential; else nothing.
+    pub(super) by: String,
 }
 
 /// The words of a question. Every string is printable ASCII.
@@ -185,6 +187,8 @@ pub(crate) struct Requested {
     /// Where an approval of it may stand: HOST/REPOSITORY, or the host; `None` is where
     /// the call itself is.
     pub(crate) site: Option<Vec<u8>>,
+    /// By which gate, with which credential: an approval stands for no other.
+    pub(crate) by: String,
     /// All that is known of it, to know it again.
     pub(crate) known: Vec<u8>,
     /// Bytes of it that no line shows, though their digest is known.
@@ -219,11 +223,13 @@ impl Asker {
         let (mut wire, mut wire_omitted_bytes) = (Vec::new(), 0);
         let mut repository = self.repository.clone();
         let (mut known, mut once, mut nothing) = (Vec::new(), false, "run");
+        let mut by = String::new();
         if let Some(requested) = requested {
             let lines = std::iter::once(&requested.to).chain(&requested.lines);
             (wire, wire_omitted_bytes) = bounded(lines.map(|line| line.as_bytes()));
             wire_omitted_bytes = wire_omitted_bytes.saturating_add(requested.unseen);
             repository = requested.site.unwrap_or(repository);
+            by = requested.by;
             (known, once, nothing) = (requested.known, requested.once, requested.nothing);
         }
         let shown = Shown {
@@ -249,6 +255,7 @@ impl Asker {
             rule: because.rule,
             definition: because.definition,
             repository,
+            by,
         };
         let digest = all_of(&self.digest, &site, &known);
         Question { peer: self.peer, digest, site, alone: because.alone, once, nothing, shown }
@@ -280,6 +287,13 @@ impl Question {
     pub(super) fn others(&self) -> Vec<Site> {
         let others = self.shown.also.iter();
         others.map(|rule| Site { rule: rule.clone(), ..self.site.clone() }).collect()
+    }
+
+    /// In which repository it would stand, and by what, in words.
+    pub(super) fn place(&self) -> String {
+        let Site { repository, by, .. } = &self.site;
+        let by = if by.is_empty() { String::new() } else { format!(" ({})", show(by.as_bytes())) };
+        format!("{}{by}", show(repository))
     }
 
     /// Whether an answer is for whoever waits, and for nobody later.
@@ -364,6 +378,7 @@ fn all_of(call: &Digest, site: &Site, known: &[u8]) -> Digest {
         pieces.add(piece);
     }
     pieces.add(&site.repository);
+    pieces.add(site.by.as_bytes());
     pieces.add(&call.0);
     pieces.add(known);
     pieces.end()

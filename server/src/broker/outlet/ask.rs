@@ -5,6 +5,7 @@
 
 use tool_gate::signing::NO_GATE;
 use tool_gate::{Part, Request, Rest};
+use tool_policy::definition::gate::Adapter;
 use tool_policy::facts::Value;
 use tool_policy::{Decision, Verdict};
 use tracing::warn;
@@ -69,7 +70,8 @@ impl Bench {
             // What is signed is known by the directory, and the call says which.
             because.alone = because.alone.or_else(|| self.call.as_ref().and_then(elsewhere));
         }
-        let question = self.asker.asks(because, requested(request, verdicts));
+        let line = self.tool.gates.get(request.gate).map(|gate| gate.line);
+        let question = self.asker.asks(because, requested(request, verdicts, line));
         if let Some(answer) = broker.approvals.standing(&question) {
             return Outcome::Answered(answer);
         }
@@ -154,9 +156,10 @@ fn is_anywhere(part: &Part) -> bool {
     })
 }
 
-/// What is asked about: the parts that ask, and where they go.
-fn requested(request: &Request, verdicts: &[Verdict]) -> Requested {
-    let Request { adapter, host, port, credential, subcommand, parts, .. } = request;
+/// What is asked about: the parts that ask, and where they go, by the gate that stands in
+/// this line.
+fn requested(request: &Request, verdicts: &[Verdict], line: Option<usize>) -> Requested {
+    let Request { adapter, host, port, credential, subcommand, parts, beside, .. } = request;
     let with = match credential {
         Some(name) => format!("with the credential {name}"),
         None => "without a credential".to_owned(),
@@ -172,6 +175,7 @@ fn requested(request: &Request, verdicts: &[Verdict]) -> Requested {
     for (part, _) in &asked {
         known.extend(format!(" {:?} {:?}", part.shown, part.facts).into_bytes());
     }
+    known.extend(format!(" {beside:?}").into_bytes());
     let first = |name: &str| {
         let (part, _) = asked.first()?;
         match part.facts.iter().find(|(known, _)| *known == name) {
@@ -180,20 +184,33 @@ fn requested(request: &Request, verdicts: &[Verdict]) -> Requested {
         }
     };
     // What is signed stays here. Else, as people name it: github.com, not api.github.com.
-    let named = first("host").unwrap_or_else(|| host.clone().into_bytes());
+    let mut named = first("host").unwrap_or_else(|| host.clone().into_bytes());
+    let at = format!(":{port}").into_bytes();
+    if !is_usual(*adapter, *port) && !named.ends_with(&at) {
+        named.extend(at);
+    }
+    let by = match line.filter(|_| !signs) {
+        Some(line) => format!("by the gate in line {line}, {with}"),
+        None => String::new(),
+    };
     let site = match ["repository", "repo", "package"].into_iter().find_map(first) {
         _ if signs => None,
         Some(repository) => Some([named.as_slice(), b"/", &repository].concat()),
         None => Some(named),
     };
-    let lines = asked.iter().map(|(part, _)| part.shown.clone()).collect();
+    let lines = asked.iter().map(|(part, _)| &part.shown).chain(beside).cloned().collect();
     let (unseen, once) = match request.rest {
         Rest::Nothing => (0, false),
         Rest::Digest(bytes) => (bytes, false),
         Rest::Unread(bytes) => (bytes, true),
     };
     let nothing = if signs { "been signed" } else { "been sent" };
-    Requested { to, lines, site, known, unseen, once, nothing }
+    Requested { to, lines, site, by, known, unseen, once, nothing }
+}
+
+/// Whether people leave the port out; a tunnel of `http` is told from plain HTTP.
+fn is_usual(adapter: Adapter, port: u16) -> bool {
+    port == 80 || (port == 443 && adapter != Adapter::Http)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use hyper::{Method, Response, StatusCode};
 
 pub(super) use self::handles::Handles;
 use super::place::Place;
-use super::{authority, fetch, may_push, told};
+use super::{fetch, may_push, told};
 use crate::body::{self, Body};
 use crate::judge::Part;
 use crate::missing;
@@ -107,7 +107,7 @@ async fn write(site: &Site, place: &Place, what: &str) -> Result<(), Refusal> {
         ));
     }
     fetch::permitted(site, place).await?;
-    let at = authority(site);
+    let at = site.authority();
     let once = format!("{what} {} {at}/{}", site.index(), place.repository);
     if site.grant().git.may(&once) {
         return Ok(());
@@ -122,7 +122,7 @@ async fn write(site: &Site, place: &Place, what: &str) -> Result<(), Refusal> {
 
 /// Whose a link is: which gate's, and which repository's at which host.
 fn owner(site: &Site, place: &Place) -> (usize, String) {
-    (site.index(), format!("{}/{}", authority(site), place.repository))
+    (site.index(), format!("{}/{}", site.authority(), place.repository))
 }
 
 /// A message of LFS.
