@@ -362,6 +362,12 @@ fn a_failed_call_is_told_which_of_its_paths_lie_outside() {
     }
     assert_eq!(hint(&said("bare", &[&path("missing")])), 0);
     assert_eq!(said("cat", &[]), "");
+    // Nor is much looked at: words that may be paths are, up to the 64th.
+    let there = path("there");
+    for (before, hints) in [(63, 1), (64, 0)] {
+        let args = [vec!["/usr/missing"; before], vec!["word"; 99], vec![&there]].concat();
+        assert_eq!(hint(&said("cat", &args)), hints, "after {before}");
+    }
     let mut request = json!({"tool":"cat","args":[path("there")],"cwd":server.ws()});
     let reply = server.connect().call(&request);
     assert!(reply["error"].is_null(), "the seed's protocol knows nothing of it: {reply}");

@@ -54,7 +54,11 @@ fn say(server: &Server, script: &str) -> String {
 }
 
 fn python(server: &Server, script: &str) -> String {
-    let outcome = run(server.client("net").args(["-c", "exec python3 -c \"$0\"", script]), b"");
+    python_of(server, "net", script)
+}
+
+fn python_of(server: &Server, tool: &str, script: &str) -> String {
+    let outcome = run(server.client(tool).args(["-c", "exec python3 -c \"$0\"", script]), b"");
     outcome.success().trim().to_owned()
 }
 
@@ -103,6 +107,30 @@ s.sendall(b'out')
 print(s.getpeername()[0], end=' ')
 try: s.listen()
 except OSError as error: print(error.errno)";
+
+/// Opens sockets until one waits for its connection, has it disconnected, and listens by it.
+const ANEW: &str = "import socket
+kept = []
+def state(s): return s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+while not kept or (state(kept[-1]) == 1 and len(kept) < 500):
+    kept.append(socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
+s = kept[-1]
+s.shutdown(socket.SHUT_RDWR)
+print(state(s), end=' ')
+try: print(s.listen(), s.getsockname())
+except OSError as error: print(error.errno)";
+
+/// Listens without a bind(2), by sockets that the call makes itself.
+const PLAINLY: &str = "import os, socket
+def attempt(family, name=None):
+    try:
+        s = socket.socket(family)
+        if name: s.bind(name)
+        s.listen()
+        return 'listens'
+    except OSError as error: return error.errno
+print(attempt(socket.AF_INET), attempt(socket.AF_INET6), attempt(socket.AF_UNIX, 'socket'))
+os.unlink('socket')";
 
 const UNIX: &str = "import socket
 def attempt(*kind):
@@ -196,7 +224,33 @@ fn without_namespaces_the_listeners_port_leads_nowhere_else() {
         let said = call.join().expect("the call");
         (said, other.accept().is_err())
     });
-    assert_eq!(outcome, ("127.0.0.1 22".to_owned(), true));
+    assert_eq!(outcome, ("127.0.0.1 13".to_owned(), true));
+}
+
+#[test]
+fn without_namespaces_nothing_of_a_call_with_the_gate_listens() {
+    let own =
+        gated("").replace("network = \"always\"", "network = \"always\"\nsockets = [\"unix\"]");
+    let prepare = |setup: &mut Setup| {
+        prepare(setup);
+        setup.tool("own", &own);
+        setup.tool("local", "binary = \"/bin/sh\"\nsandbox.sockets = [\"unix\"]\n");
+    };
+    let server = Server::start(|setup| {
+        prepare(setup);
+        setup.env("TOOL_SANDBOX_LEVEL", "landlock");
+    });
+    let denied = libc::EACCES;
+    // 7: it is disconnected.
+    assert_eq!(python(&server, ANEW), format!("7 {denied}"));
+    assert_eq!(python_of(&server, "own", PLAINLY), format!("{denied} {denied} {denied}"));
+    // Without the gate there is no TCP socket, and what the definition lists may listen.
+    assert_eq!(python_of(&server, "local", PLAINLY), format!("{denied} {denied} listens"));
+    // In a network of its own a call may do as it likes.
+    if with_spaces().is_some() {
+        let spaces = Server::start(prepare);
+        assert_eq!(python_of(&spaces, "own", PLAINLY), "listens listens listens");
+    }
 }
 
 #[test]

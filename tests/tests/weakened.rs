@@ -82,6 +82,13 @@ const MEASURES: &[Measure] = &[
             Of("programs", "local-limits-of-others", "TOOK prlimit"),
         ],
     },
+    // Without namespaces the machine's network is there to listen in.
+    Measure {
+        name: "seccomp",
+        mode: LANDLOCK,
+        also: &["trial"],
+        attacks: &[Of("programs", "net-listen-anew", "TOOK a listening socket")],
+    },
     Measure {
         name: "no-new-privs",
         mode: OWNER,

@@ -289,6 +289,8 @@ impl Confines {
         // definition leaves it other sockets, which connect(2) has to be there for.
         let others = allowed.unix || allowed.udp || allowed.raw;
         allowed.given = outside && !spaces && !others && !weaken::is("landlock-net");
+        // Nor does it see who listens without a bind(2): a network of its own holds that.
+        allowed.listens = !outside || spaces;
         let reach = Reach { confines: self, workspace, tool, footing, setup };
         let domain = match &outlet {
             // Its /proc is made for it, and the rule for that with it.
@@ -358,6 +360,7 @@ fn allowed(sandbox: &Sandbox, abi: u32, tcp: bool, notify_unix: bool) -> Allowed
     Allowed {
         tcp,
         given: false,
+        listens: false,
         unix: sockets.unix,
         udp: sockets.udp,
         raw: sockets.raw,

@@ -20,6 +20,10 @@ use crate::registry::{DEVICES, SYSTEM, Tool};
 /// Names of what the caller has passed: `cmp <(one) <(other)`.
 const PASSED: [&str; 4] = ["/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
+/// So many words that may be paths are looked at: a request has room for more than a
+/// hundred thousand, and everybody waits meanwhile.
+const MOST: usize = 64;
+
 /// What to tell a caller whose call failed, and what to do.
 pub(super) fn hint(tool: &Tool, plan: &Plan, report: &Report) -> Option<(String, String)> {
     if report.ran_out && report.outcome != Outcome::Exited(Exit::Code(0)) {
@@ -29,7 +33,8 @@ pub(super) fn hint(tool: &Tool, plan: &Plan, report: &Report) -> Option<(String,
     if !failed || plan.confinement.is_none() {
         return None;
     }
-    let path = plan.args().into_iter().find_map(|word| outside(word, tool, plan))?;
+    let mut names = plan.args().into_iter().filter_map(named).take(MOST);
+    let path = names.find_map(|name| outside(name, tool, plan))?;
     let mut roots: Vec<String> =
         plan.roots.iter().map(|root| root.escape_ascii().to_string()).collect();
     roots.dedup();
@@ -49,8 +54,8 @@ fn without_memory(tool: &Tool, plan: &Plan) -> (String, String) {
     (error, format!("raise memory_bytes in [limits] of {}", tool.origin.file.display()))
 }
 
-/// The path in a word that its tool cannot reach.
-fn outside(word: &[u8], tool: &Tool, plan: &Plan) -> Option<PathBuf> {
+/// The path in a word, if there is one.
+fn named(word: &[u8]) -> Option<&[u8]> {
     let value = match word {
         // --option=VALUE, NAME=VALUE
         _ if !is_path(word) && word.contains(&b'=') => {
@@ -64,9 +69,11 @@ fn outside(word: &[u8], tool: &Tool, plan: &Plan) -> Option<PathBuf> {
     };
     // Rather a program's text than a name.
     let text = value.iter().any(|byte| byte.is_ascii_control() || b"'\"`;|&<>$()".contains(byte));
-    if !is_path(value) || text {
-        return None;
-    }
+    (is_path(value) && !text).then_some(value)
+}
+
+/// That path, if its tool cannot reach it.
+fn outside(value: &[u8], tool: &Tool, plan: &Plan) -> Option<PathBuf> {
     let place = Path::new(OsStr::from_bytes(&plan.place));
     let path = plain(&place.join(OsStr::from_bytes(value)))?;
     // Of what begins with a slash not all is a path.

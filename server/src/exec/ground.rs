@@ -194,6 +194,7 @@ impl<'a> Trial<'a> {
 const NOTHING: Allowed = Allowed {
     tcp: false,
     given: false,
+    listens: false,
     unix: false,
     udp: false,
     raw: false,

@@ -203,7 +203,8 @@ pub(crate) fn pair(theirs_blocks: bool) -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok((ours, theirs))
 }
 
-/// A TCP socket that is connected there, or is about to be: never waits.
+/// A TCP socket that is connected there, or is about to be: never waits. Whatever becomes
+/// of it, its own address is that one too, and no other of the machine's.
 pub(crate) fn connected(to: SocketAddr, blocks: bool) -> Result<OwnedFd, Errno> {
     let SocketAddr::V4(to) = to else { return Err(Errno::EAFNOSUPPORT) };
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
@@ -214,6 +215,18 @@ pub(crate) fn connected(to: SocketAddr, blocks: bool) -> Result<OwnedFd, Errno> 
     address.sin_port = to.port().to_be();
     address.sin_addr.s_addr = u32::from_ne_bytes(to.ip().octets());
     let length = libc::socklen_t::try_from(size_of_val(&address)).unwrap_or_default();
+    // Kept over a disconnection, so it would listen there alone. The port is chosen by
+    // connect(2), which shares it.
+    let own = libc::sockaddr_in { sin_port: 0, ..address };
+    let yes: libc::c_int = 1;
+    let size = libc::socklen_t::try_from(size_of_val(&yes)).unwrap_or_default();
+    // SAFETY: each reads one value of the size that is told.
+    unsafe {
+        let (ip, by_connect) = (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
+        let yes = (&raw const yes).cast();
+        Errno::result(libc::setsockopt(made.as_raw_fd(), ip, by_connect, yes, size))?;
+        Errno::result(libc::bind(made.as_raw_fd(), (&raw const own).cast(), length))?;
+    }
     // SAFETY: reads one struct of that size.
     let begun = unsafe { libc::connect(made.as_raw_fd(), (&raw const address).cast(), length) };
     match Errno::result(begun) {
@@ -224,4 +237,30 @@ pub(crate) fn connected(to: SocketAddr, blocks: bool) -> Result<OwnedFd, Errno> 
         fcntl(made.as_fd(), FcntlArg::F_SETFL(OFlag::empty()))?;
     }
     Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use nix::sys::socket::{Backlog, Shutdown, listen, shutdown};
+
+    use super::*;
+
+    /// Connected or waiting for a full queue, and then begun anew.
+    #[test]
+    fn a_socket_that_is_given_has_no_name_but_the_gates() {
+        let gate = TcpListener::bind("127.0.0.1:0").unwrap();
+        listen(&gate, Backlog::new(1).unwrap()).unwrap();
+        let to = gate.local_addr().unwrap();
+        let mut anew = 0;
+        let kept: Vec<OwnedFd> = (0..8).map(|_| connected(to, false).unwrap()).collect();
+        for socket in kept {
+            shutdown(socket.as_raw_fd(), Shutdown::Both).ok();
+            anew += usize::from(listen(&socket, Backlog::new(1).unwrap()).is_ok());
+            let socket = TcpStream::from(socket);
+            assert_eq!(socket.local_addr().unwrap().ip(), to.ip());
+        }
+        assert!(anew > 0);
+    }
 }

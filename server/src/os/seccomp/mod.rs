@@ -27,6 +27,9 @@ pub(crate) struct Allowed {
     /// That is answered by a supervisor, with sockets that are connected already;
     /// connect(2) then does nothing, and says that it went well.
     pub(crate) given: bool,
+    /// listen(2) and accept(2), of whatever socket: what is asked for is a number, and
+    /// does not say whether it is TCP.
+    pub(crate) listens: bool,
     /// socket(2) for Unix sockets.
     pub(crate) unix: bool,
     /// socket(2) for UDP.
@@ -106,11 +109,11 @@ mod tests {
     use super::*;
 
     fn says(allowed: Allowed, number: c_long, arguments: [u64; 6]) -> Result<(), i32> {
-        static MADE: Mutex<BTreeMap<[bool; 7], Vec<sock_filter>>> = Mutex::new(BTreeMap::new());
-        let Allowed { tcp, given, unix, udp, raw, truncate, notify_unix } = allowed;
+        static MADE: Mutex<BTreeMap<[bool; 8], Vec<sock_filter>>> = Mutex::new(BTreeMap::new());
+        let Allowed { tcp, given, listens, unix, udp, raw, truncate, notify_unix } = allowed;
         let mut made = MADE.lock().unwrap();
         let program = made
-            .entry([tcp, given, unix, udp, raw, truncate, notify_unix])
+            .entry([tcp, given, listens, unix, udp, raw, truncate, notify_unix])
             .or_insert_with(|| Filter::new(&allowed).program);
         match run(program, u32::try_from(number).unwrap(), ARCHITECTURE, arguments).0 {
             libc::SECCOMP_RET_ALLOW => Ok(()),
@@ -125,18 +128,21 @@ mod tests {
     fn local(number: c_long, arguments: &[u64]) -> Result<(), i32> {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
-        says(Allowed { truncate: true, ..Allowed::default() }, number, all)
+        says(LOCAL, number, all)
     }
 
-    const NETWORK: Allowed = Allowed {
-        tcp: true,
+    const LOCAL: Allowed = Allowed {
+        tcp: false,
         given: false,
+        listens: true,
         unix: false,
         udp: false,
         raw: false,
         truncate: true,
-        notify_unix: true,
+        notify_unix: false,
     };
+
+    const NETWORK: Allowed = Allowed { tcp: true, notify_unix: true, ..LOCAL };
 
     #[test]
     fn what_is_ordinary_is_allowed() {
@@ -234,6 +240,21 @@ mod tests {
     }
 
     #[test]
+    fn nothing_listens_where_that_is_not_left() {
+        for which in
+            [NETWORK, Allowed { given: true, ..NETWORK }, Allowed { unix: true, ..NETWORK }]
+        {
+            for number in [libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4] {
+                assert_eq!(says(which, number, [3, 0, 0, 0, 0, 0]), Ok(()));
+                let not = Allowed { listens: false, ..which };
+                for word in [3, u64::from(u32::MAX), u64::MAX] {
+                    assert_eq!(says(not, number, [word; 6]), Err(EACCES), "{number}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn no_file_is_made_that_runs_as_its_owner() {
         let create = u64::from(libc::O_CREAT.cast_unsigned());
         let unnamed = u64::from(libc::O_TMPFILE.cast_unsigned());
@@ -260,9 +281,11 @@ mod tests {
 
     #[test]
     fn it_is_cheap_to_enter() {
-        for (allowed, most) in
-            [(Allowed { truncate: true, ..Allowed::default() }, 160), (NETWORK, 230)]
-        {
+        for (allowed, most) in [
+            (LOCAL, 160),
+            (NETWORK, 230),
+            (Allowed { given: true, listens: false, ..NETWORK }, 240),
+        ] {
             let program = Filter::new(&allowed).program;
             assert!(program.len() <= most, "{} instructions", program.len());
             // As the kernel does, which looks no further than an argument.

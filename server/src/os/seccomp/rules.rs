@@ -169,6 +169,14 @@ fn sockets(rules: &mut Rules, allowed: &Allowed) {
         put(rules, libc::SYS_connect, Rule { cases: ip.into(), or_else });
     }
     put(rules, libc::SYS_socketpair, Rule { cases: pairs, or_else: Answer::Refuse(EACCES) });
+    if !allowed.listens {
+        // Landlock sees bind(2) alone: a TCP socket that has no name yet, or none any
+        // more, gets one by listen(2), at every address of the machine. A descriptor
+        // does not say what it is, so this goes for every socket.
+        for number in [libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4] {
+            put(rules, number, Answer::Refuse(EACCES));
+        }
+    }
     if allowed.tcp {
         // It connects, and Landlock does not see that.
         const FAST_OPEN: u32 = libc::MSG_FASTOPEN.cast_unsigned();
