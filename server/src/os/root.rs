@@ -2,7 +2,8 @@
 //!
 //! Owns: every look-up of a path that somebody else may have chosen. A root is
 //! opened once; from then on names are resolved by the kernel with
-//! RESOLVE_BENEATH, never compared as strings and never looked up twice.
+//! RESOLVE_BENEATH, never compared as strings and never looked up twice. Where many
+//! names are looked up, it is beneath a directory that is open, without symlinks.
 //! Must not: fall back to anything weaker where openat2 is missing.
 
 use std::ffi::OsStr;
@@ -60,6 +61,8 @@ impl Root {
             .flags(flags | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
         let mut tries = 0;
+        #[cfg(test)]
+        count::add(&count::FOLLOWING);
         loop {
             match openat2(&self.directory, name, how) {
                 Err(Errno::EAGAIN) if tries < RETRIES => tries += 1,
@@ -77,6 +80,58 @@ impl Root {
     /// A file beneath the root, for reading; never blocks on a FIFO.
     pub(crate) fn file(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
         self.open_beneath(name, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
+    }
+}
+
+/// A directory that names are looked up in without following a symlink, so that a look-up
+/// costs no more than its name is long, whatever somebody put there.
+#[derive(Debug)]
+pub(crate) struct Plain(OwnedFd);
+
+impl Plain {
+    /// A directory beneath a root; what its own name leads through is followed, once.
+    pub(crate) fn open(root: &Root, name: &OsStr) -> Result<Plain, Errno> {
+        root.directory(name).map(Plain)
+    }
+
+    /// A directory in this one.
+    pub(crate) fn enter(&self, name: &OsStr) -> Result<Plain, Errno> {
+        self.look(name, OFlag::O_PATH | OFlag::O_DIRECTORY).map(Plain)
+    }
+
+    /// Opens a name beneath it; where a symlink is on the way, or it is one, `ELOOP`.
+    /// Nothing is repeated or waited for: a file that somebody holds a lease of is `EAGAIN`.
+    pub(crate) fn look(&self, name: &OsStr, flags: OFlag) -> Result<OwnedFd, Errno> {
+        let still = OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        // Beside O_PATH openat2 takes no more than that.
+        let still = match flags.contains(OFlag::O_PATH) {
+            true => still,
+            false => still | OFlag::O_NONBLOCK | OFlag::O_NOCTTY,
+        };
+        let links = ResolveFlag::RESOLVE_NO_MAGICLINKS | ResolveFlag::RESOLVE_NO_SYMLINKS;
+        let resolve = ResolveFlag::RESOLVE_BENEATH | links;
+        let how = OpenHow::new().flags(flags | still).resolve(resolve);
+        #[cfg(test)]
+        count::add(&count::PLAIN);
+        openat2(&self.0, name, how)
+    }
+}
+
+/// How many look-ups a test made.
+#[cfg(test)]
+pub(crate) mod count {
+    use std::cell::Cell;
+    use std::thread::LocalKey;
+
+    thread_local! {
+        /// Of those that follow symlinks.
+        pub(crate) static FOLLOWING: Cell<usize> = const { Cell::new(0) };
+        /// Of those that do not.
+        pub(crate) static PLAIN: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn add(key: &'static LocalKey<Cell<usize>>) {
+        key.set(key.get() + 1);
     }
 }
 

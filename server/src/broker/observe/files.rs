@@ -59,7 +59,8 @@ pub(super) fn at_home(home: &Path, name: &str) -> Option<Vec<u8>> {
     }
 }
 
-fn take(file: File, most: u64) -> Option<Vec<u8>> {
+/// What a regular file holds; `None` where it is none, or longer.
+pub(super) fn take(file: File, most: u64) -> Option<Vec<u8>> {
     let regular = file.metadata().ok()?.is_file();
     let mut bytes = Vec::new();
     if !regular || file.take(most + 1).read_to_end(&mut bytes).is_err() {

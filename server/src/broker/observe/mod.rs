@@ -2,7 +2,8 @@
 //! the arguments alone do not tell, as the branch that a bare `git push` pushes.
 //!
 //! Owns: finding the files. Must not: understand them (`policy` does), or follow
-//! anything out of the roots. What is not plainly there is not known.
+//! anything out of the roots. What is not plainly there is not known. All callers wait
+//! meanwhile: how much is looked up is bounded, whatever the repository is made of.
 //!
 //! A caller may change these files between this look and the tool's own: what is
 //! decided by them is about what a call means, not about what it can reach.
@@ -22,14 +23,17 @@ use std::path::Path;
 
 use tool_policy::facts::{Observed, Wants, git};
 
-use self::files::{CONFIG, SHORT, at_home, join, operators, read};
+use self::files::{CONFIG, at_home, join, operators};
 use self::repository::Repository;
 use super::workspace::Workspace;
 use crate::os::descriptors::path_of;
-use crate::os::root::Root;
 
 /// Variables that make git look elsewhere.
 const ELSEWHERE: [&[u8]; 4] = [b"GIT_DIR=", b"GIT_COMMON_DIR=", b"GIT_CONFIG", b"XDG_CONFIG_HOME="];
+
+/// Of more names of refs it is not known what they stand for: a hundred that are pushed,
+/// each looked for in git's six places.
+const NAMES: usize = 600;
 
 /// What a decision has to know beside the arguments; `place` is the call's
 /// directory and `environment` the tool's.
@@ -51,12 +55,12 @@ pub(crate) fn observe(
     let known = place.and_then(|place| {
         let files = git_files(workspace, &place, environment)?;
         let mut observed = git::observe(&files.head, &files.config);
-        let symbolic = |name: &[u8]| files.repository.symbolic(files.root, name);
+        let symbolic = |name: &[u8]| files.repository.symbolic(name);
         let branch = observed.head.as_ref().map(|head| [b"refs/heads/", head.as_slice()].concat());
         if branch.is_some_and(|branch| symbolic(&branch)) {
             observed.head = None;
         }
-        observed.symbolic = refs.iter().any(|name| symbolic(name));
+        observed.symbolic = refs.len() > NAMES || refs.iter().any(|name| symbolic(name));
         Some(observed)
     });
     known.unwrap_or_default()
@@ -71,8 +75,7 @@ fn promisor(workspace: &Workspace, place: &[u8], path: &[u8]) -> Observed {
     };
     let found = place.and_then(|place| {
         let (root, within) = workspace.root_of(&place)?;
-        let common = Repository::common(root, &within)?;
-        read(root, &join(&common, b"config"), CONFIG)
+        Repository::configuration(root, &within, CONFIG)
     });
     Observed::promising(found.is_some_and(|config| git::promises(&config)))
 }
@@ -86,22 +89,17 @@ fn elsewhere(workspace: &Workspace, place: &[u8], path: &[u8]) -> Option<Vec<u8>
 }
 
 /// The files' bytes.
-struct GitFiles<'a> {
+struct GitFiles {
     /// HEAD of this working tree.
     head: Vec<u8>,
     /// Every configuration that git reads, in its order.
     config: Vec<u8>,
-    root: &'a Root,
     repository: Repository,
 }
 
 /// The files of the repository that a directory is in; `environment` is the
 /// tool's.
-fn git_files<'a>(
-    workspace: &'a Workspace,
-    directory: &[u8],
-    environment: &[CString],
-) -> Option<GitFiles<'a>> {
+fn git_files(workspace: &Workspace, directory: &[u8], environment: &[CString]) -> Option<GitFiles> {
     let lines = || environment.iter().map(|line| line.as_bytes());
     if lines().any(|line| ELSEWHERE.iter().any(|name| line.starts_with(name))) {
         return None;
@@ -120,7 +118,7 @@ fn git_files<'a>(
         add(at_home(home, ".config/git/config")?);
         add(at_home(home, ".gitconfig")?);
     }
-    add(read(root, &join(&repository.common, b"config"), CONFIG)?);
-    let head = read(root, &join(&repository.own, b"HEAD"), SHORT)?;
-    Some(GitFiles { head, config, root, repository })
+    add(repository.config(CONFIG)?);
+    let head = repository.head()?;
+    Some(GitFiles { head, config, repository })
 }

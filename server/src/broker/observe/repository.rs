@@ -1,7 +1,9 @@
 //! A repository as git finds it, by names beneath a root.
 //!
 //! Owns: telling what git takes for its repository, and what of it is in a form that is
-//! not read here. Must not: take anything for known that git might see otherwise.
+//! not read here. Must not: take anything for known that git might see otherwise, or look
+//! up more than a few names from the root: the caller chooses how long one takes. The rest
+//! is looked up in git's two directories, open, without symlinks.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,15 +14,20 @@ use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
-use super::files::{SHORT, inside, join, read};
-use crate::os::root::Root;
+use super::files::{SHORT, inside, join, read, take};
+use crate::os::root::{Plain, Root};
 
-/// Names beneath a root.
+/// A directory that lies deeper beneath its root is in no repository that is known.
+pub(super) const DEEP: usize = 256;
+/// A longer name of a ref is not looked up.
+const LONG: usize = 1024;
+
+/// The directories of a repository, open.
 pub(super) struct Repository {
     /// Of this working tree.
-    pub(super) own: Vec<u8>,
-    /// Of all working trees.
-    pub(super) common: Vec<u8>,
+    own: Plain,
+    /// Of all working trees, where it is another one.
+    common: Option<Plain>,
 }
 
 impl Repository {
@@ -28,97 +35,137 @@ impl Repository {
     /// one. `None` where git would take another directory for a repository, or
     /// might.
     pub(super) fn find(root: &Root, within: &[u8]) -> Option<Repository> {
-        let mut place = within;
-        loop {
-            let name = join(place, b".git");
-            match root.open_beneath(OsStr::from_bytes(&name), OFlag::O_PATH) {
-                Ok(_) => return Repository::at(root, place, name)?.plain(root),
-                // Git takes a directory that looks so for a bare one.
-                Err(Errno::ENOENT) if is_bare(root, place) => return None,
-                Err(Errno::ENOENT) if !place.is_empty() => {
-                    let end = place.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-                    place = place.get(..end)?;
-                }
-                Err(_) => return None,
-            }
+        match nearest(root, within)? {
+            Nearest::Git(place) => Repository::at(root, &place)?.plain(),
+            Nearest::Bare(_) | Nearest::None => None,
         }
     }
 
-    /// Where the configuration of the repository around that place is; of a bare
-    /// one, the place itself.
-    pub(super) fn common(root: &Root, within: &[u8]) -> Option<Vec<u8>> {
-        let mut place = within;
-        loop {
-            let name = join(place, b".git");
-            match root.open_beneath(OsStr::from_bytes(&name), OFlag::O_PATH) {
-                Ok(_) => return Some(Repository::at(root, place, name)?.common),
-                Err(Errno::ENOENT) if !place.is_empty() => {
-                    let end = place.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-                    place = place.get(..end)?;
-                }
-                Err(Errno::ENOENT) => return Some(within.to_vec()),
-                Err(_) => return None,
+    /// The configuration of the repository around that place; of one
+    /// without a working tree, what is in it.
+    pub(super) fn configuration(root: &Root, within: &[u8], most: u64) -> Option<Vec<u8>> {
+        match nearest(root, within)? {
+            Nearest::Git(place) => Repository::at(root, &place)?.config(most),
+            Nearest::Bare(place) => {
+                let here = Plain::open(root, OsStr::from_bytes(&place)).ok()?;
+                file(&here, b"config", most)
             }
+            Nearest::None => None,
         }
     }
 
-    fn at(root: &Root, place: &[u8], name: Vec<u8>) -> Option<Repository> {
-        let own = if root.directory(OsStr::from_bytes(&name)).is_ok() {
-            name
-        } else {
-            let said = read(root, &name, SHORT)?;
-            inside(root, place, said.strip_prefix(b"gitdir: ")?)?
+    /// HEAD of this working tree.
+    pub(super) fn head(&self) -> Option<Vec<u8>> {
+        file(&self.own, b"HEAD", SHORT)
+    }
+
+    /// The configuration of all working trees.
+    pub(super) fn config(&self, most: u64) -> Option<Vec<u8>> {
+        file(self.common(), b"config", most)
+    }
+
+    fn common(&self) -> &Plain {
+        self.common.as_ref().unwrap_or(&self.own)
+    }
+
+    fn at(root: &Root, place: &[u8]) -> Option<Repository> {
+        let git = join(place, b".git");
+        let (name, own) = match Plain::open(root, OsStr::from_bytes(&git)) {
+            Ok(own) => (git, own),
+            Err(_) => {
+                let said = read(root, &git, SHORT)?;
+                let name = inside(root, place, said.strip_prefix(b"gitdir: ")?)?;
+                let own = Plain::open(root, OsStr::from_bytes(&name)).ok()?;
+                (name, own)
+            }
         };
-        let common = match read(root, &join(&own, b"commondir"), SHORT) {
-            Some(said) => inside(root, &own, &said)?,
-            None => own.clone(),
+        let common = match own.look(OsStr::new("commondir"), OFlag::O_RDONLY) {
+            Ok(said) => {
+                let name = inside(root, &name, &take(File::from(said), SHORT)?)?;
+                Some(Plain::open(root, OsStr::from_bytes(&name)).ok()?)
+            }
+            Err(Errno::ENOENT) => None,
+            Err(_) => return None,
         };
         Some(Repository { own, common })
     }
 
     /// Itself, if git does not pass it over, and nothing of it is in a form that is
     /// not read here.
-    fn plain(self, root: &Root) -> Option<Repository> {
-        let head = read(root, &join(&self.own, b"HEAD"), SHORT)?;
+    fn plain(self) -> Option<Repository> {
+        let head = self.head()?;
         let named = head.strip_prefix(b"ref:").map(<[u8]>::trim_ascii_start);
         let digits = head.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let valid = digits >= 40 || named.is_some_and(|named| named.starts_with(b"refs/"));
         // The dot asks whether it may be entered.
-        let enters =
-            |name: &[u8]| root.directory(OsStr::from_bytes(&join(&self.common, name))).is_ok();
-        let whole = valid && enters(b"objects/.") && enters(b"refs/.");
+        let enters = |name: &str| self.common().enter(OsStr::new(name)).is_ok();
+        let whole = valid && enters("objects/.") && enters("refs/.");
         // The forms that remotes had before they were in the configuration.
-        let old = [b"remotes".as_slice(), b"branches"];
-        let old = old.iter().any(|name| !is_empty(root, &join(&self.common, name)));
+        let old = ["remotes", "branches"].iter().any(|name| !is_empty(self.common(), name));
         (whole && !old).then_some(self)
     }
 
     /// Whether a ref stands for another one, or may. Packed ones do not.
-    pub(super) fn symbolic(&self, root: &Root, name: &[u8]) -> bool {
+    pub(super) fn symbolic(&self, name: &[u8]) -> bool {
         let odd = |part: &[u8]| matches!(part, b"" | b"." | b"..");
         // Another working tree's, by a name that is no file's.
         let other = name.starts_with(b"main-worktree/");
-        if other || name.len() as u64 > SHORT || name.split(|byte| *byte == b'/').any(odd) {
+        if other || name.len() > LONG || name.split(|byte| *byte == b'/').any(odd) {
             return true;
         }
-        let places = [&self.own, &self.common];
-        let places = places.iter().take(if self.own == self.common { 1 } else { 2 });
-        places.into_iter().any(|place| stands_for_another(root, &join(place, name)))
+        let name = OsStr::from_bytes(name);
+        let mut places = std::iter::once(&self.own).chain(&self.common);
+        places.any(|place| stands_for_another(place, name))
     }
 }
 
-/// Whether it looks like a repository without a working tree.
-fn is_bare(root: &Root, place: &[u8]) -> bool {
-    [b"HEAD".as_slice(), b"objects", b"refs"].iter().all(|name| {
-        let name = join(place, name);
-        let found = root.open_beneath(OsStr::from_bytes(&name), OFlag::O_PATH | OFlag::O_NOFOLLOW);
-        !matches!(found, Err(Errno::ENOENT))
-    })
+/// What a directory is in.
+enum Nearest {
+    /// Something of the name `.git` lies in this one.
+    Git(Vec<u8>),
+    /// Git takes a directory that looks so for one without a working tree.
+    Bare(Vec<u8>),
+    None,
+}
+
+/// Goes down from the root, one name at a time, so that a deep directory costs its depth
+/// once; what is found last is what git, which goes upwards, finds first. The names are
+/// the kernel's own: a symlink among them came there since.
+fn nearest(root: &Root, within: &[u8]) -> Option<Nearest> {
+    let parts = || within.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
+    if parts().count() > DEEP {
+        return None;
+    }
+    let mut here = Plain::open(root, OsStr::new("")).ok()?;
+    let mut place = Vec::new();
+    let mut found = Nearest::None;
+    let mut parts = parts();
+    loop {
+        if is_there(&here, ".git") {
+            found = Nearest::Git(place.clone());
+        } else if ["HEAD", "objects", "refs"].iter().all(|name| is_there(&here, name)) {
+            found = Nearest::Bare(place.clone());
+        }
+        let Some(part) = parts.next() else { return Some(found) };
+        here = here.enter(OsStr::from_bytes(part)).ok()?;
+        place = join(&place, part);
+    }
+}
+
+/// Whether there is such a name, or may be: of a symlink the kernel says that it is one.
+fn is_there(directory: &Plain, name: &str) -> bool {
+    !matches!(directory.look(OsStr::new(name), OFlag::O_PATH), Err(Errno::ENOENT))
+}
+
+/// A regular file, no longer than that.
+fn file(directory: &Plain, name: &[u8], most: u64) -> Option<Vec<u8>> {
+    let file = directory.look(OsStr::from_bytes(name), OFlag::O_RDONLY).ok()?;
+    take(File::from(file), most)
 }
 
 /// Whether there is no directory of that name, or nothing in it.
-fn is_empty(root: &Root, name: &[u8]) -> bool {
-    match root.open_beneath(OsStr::from_bytes(name), OFlag::O_RDONLY | OFlag::O_DIRECTORY) {
+fn is_empty(directory: &Plain, name: &str) -> bool {
+    match directory.look(OsStr::new(name), OFlag::O_RDONLY | OFlag::O_DIRECTORY) {
         Ok(directory) => Dir::from_fd(directory).is_ok_and(|mut directory| {
             directory.iter().all(|entry| {
                 entry.is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b".."))
@@ -128,20 +175,20 @@ fn is_empty(root: &Root, name: &[u8]) -> bool {
     }
 }
 
-fn stands_for_another(root: &Root, name: &[u8]) -> bool {
-    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_NOFOLLOW;
-    let file = match root.open_beneath(OsStr::from_bytes(name), flags) {
+fn stands_for_another(place: &Plain, name: &OsStr) -> bool {
+    let file = match place.look(name, OFlag::O_RDONLY) {
         Ok(file) => File::from(file),
         Err(error) => {
-            // A symlink is such a ref in an older form.
+            // A symlink is such a ref in an older form; a directory that is one costs more
+            // than a look-up may.
             return !matches!(error, Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG);
         }
     };
-    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+    let Ok(metadata) = file.metadata() else { return true };
+    if metadata.is_dir() {
         return false;
     }
     let mut beginning = Vec::new();
-    let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
-    let said = regular && file.take(4).read_to_end(&mut beginning).is_ok();
+    let said = metadata.is_file() && file.take(4).read_to_end(&mut beginning).is_ok();
     !said || beginning == b"ref:"
 }

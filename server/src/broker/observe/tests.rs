@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use super::repository::DEEP;
 use super::*;
+use crate::os::root::count;
 
 fn files(workspace: &Workspace, directory: &Path) -> Option<(String, String)> {
     let files = git_files(workspace, directory.as_os_str().as_bytes(), &[])?;
@@ -166,4 +168,75 @@ fn what_a_tool_leaves_in_its_home_leads_nowhere_and_is_not_waited_for() {
     fs::remove_file(&own).unwrap();
     symlink(outside.path(), home.path().join(".config")).unwrap();
     assert_eq!(config(), None, "a directory that leads out");
+}
+
+/// All callers wait for what is looked up: a directory that takes long to look up is, once.
+#[test]
+fn how_much_is_looked_up_does_not_depend_on_what_a_repository_is_made_of() {
+    let (base, workspace) = root_with_repository();
+    let git = base.path().join(".git");
+    fs::create_dir(git.join("d")).unwrap();
+    for link in 0..38 {
+        symlink("d/../".repeat(80), git.join(format!("s{link}"))).unwrap();
+    }
+    let long: String = (0..38).map(|link| format!("s{link}/")).collect();
+    fs::write(git.join("commondir"), format!("{long}.\n")).unwrap();
+    let place = |below: &str| base.path().join(below).into_os_string().into_encoded_bytes();
+    let look = |below: &str, names: usize| {
+        let refs = (0..names).map(|name| format!("refs/heads/b{name}").into_bytes()).collect();
+        let wants = Wants::Repository { path: Vec::new(), refs };
+        count::FOLLOWING.set(0);
+        count::PLAIN.set(0);
+        let seen = observe(&workspace, &place(below), &wants, &[]);
+        let counted = (count::FOLLOWING.get(), count::PLAIN.get());
+        assert!(counted.0 <= 4 && counted.1 <= 2 * NAMES + 4 * DEEP, "{counted:?}");
+        (seen.head.is_some(), seen.symbolic)
+    };
+    // Some tens of branches, and as many as are looked at.
+    assert_eq!(look("", 6 * 40), (true, false));
+    assert_eq!(look("", NAMES), (true, false));
+    assert!(count::PLAIN.get() > 2 * NAMES, "they are looked at in both places");
+    assert_eq!(look("", NAMES + 1), (true, true));
+    assert_eq!(look("", 6 * 1023), (true, true));
+    assert!(count::PLAIN.get() < 30, "{}", count::PLAIN.get());
+    // Directories, too many of them.
+    let deep = "a/".repeat(DEEP);
+    fs::create_dir_all(base.path().join(&deep).join("b")).unwrap();
+    assert_eq!(look(deep.trim_end_matches('/'), 1), (true, false));
+    assert_eq!(look(&format!("{deep}b"), 1), (false, false));
+    // A directory of refs that is a symlink.
+    symlink("heads", git.join("refs/linked")).unwrap();
+    let refs = vec![b"refs/linked/one".to_vec()];
+    let wants = Wants::Repository { path: Vec::new(), refs };
+    assert!(observe(&workspace, &place(""), &wants, &[]).symbolic);
+}
+
+/// The caller's files are read, never what only looks like one.
+#[test]
+fn what_is_no_regular_file_of_a_repository_is_not_read() {
+    let pipe = |path: &Path| nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for name in ["HEAD", "config", "commondir"] {
+        let (base, workspace) = root_with_repository();
+        let known = || files(&workspace, base.path()).is_some();
+        let file = base.path().join(".git").join(name);
+        if name == "commondir" {
+            fs::write(&file, ".\n").unwrap();
+        }
+        assert!(known(), "{name}");
+        let aside = base.path().join("aside");
+        fs::rename(&file, &aside).unwrap();
+        pipe(&file);
+        assert!(!known(), "{name}, a pipe");
+        fs::remove_file(&file).unwrap();
+        symlink(&aside, &file).unwrap();
+        assert!(!known(), "{name}, a link");
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, vec![b'#'; 300_000]).unwrap();
+        assert!(!known(), "{name}, too long");
+    }
+    let (base, workspace) = root_with_repository();
+    pipe(&base.path().join(".git/refs/heads/one"));
+    let wants = Wants::Repository { path: Vec::new(), refs: Vec::new() };
+    let place = base.path().as_os_str().as_bytes();
+    assert_eq!(observe(&workspace, place, &wants, &[]).head, None);
 }
