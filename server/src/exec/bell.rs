@@ -5,7 +5,7 @@
 //! Owns: both ends, until the call is over. Must not: know what is said.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram as StdDatagram;
 
 use tokio::io::Interest;
@@ -13,12 +13,13 @@ use tokio::net::{UnixDatagram, UnixStream};
 use tokio::runtime::Handle;
 use tool_protocol::limits::MAX_FD;
 
+use super::stranger::{Queue, Stranger};
 use crate::os::bell;
 
 /// The bell of one call, part of its plan.
 #[derive(Debug)]
 pub(crate) struct Bell {
-    ours: StdDatagram,
+    ours: Queue<StdDatagram>,
     theirs: StdDatagram,
     number: RawFd,
 }
@@ -31,7 +32,7 @@ impl Bell {
         let free = (3..=highest).rev().find(|number| !taken.contains(number));
         let number = free.ok_or(io::ErrorKind::ResourceBusy)?;
         let (ours, theirs) = bell::pair()?;
-        Ok(Bell { ours, theirs, number })
+        Ok(Bell { ours: Queue::new(ours, |ours| Some(ours.into())), theirs, number })
     }
 
     /// What the tool has it under.
@@ -48,24 +49,27 @@ impl Bell {
     pub(crate) fn rings(&self, runtime: &Handle) -> io::Result<Rings> {
         // The call may have been started by a thread that is not the runtime's.
         let _entered = runtime.enter();
-        Ok(Rings(UnixDatagram::from_std(self.ours.try_clone()?)?))
+        let ours = self.ours.get()?.try_clone()?;
+        let ours = UnixDatagram::from_std(ours)?;
+        Ok(Rings(Queue::new(ours, |ours| ours.into_std().ok().map(OwnedFd::from))))
     }
 }
 
 /// Who rings.
 #[derive(Debug)]
-pub(crate) struct Rings(UnixDatagram);
+pub(crate) struct Rings(Queue<UnixDatagram>);
 
 impl Rings {
     /// The next one; `None` where the bell is broken.
-    pub(crate) async fn next(&self) -> Option<UnixStream> {
+    pub(crate) async fn next(&self) -> Option<Stranger> {
+        let ours = self.0.get().ok()?;
         loop {
-            let heard = self.0.async_io(Interest::READABLE, || bell::hear(self.0.as_fd())).await;
+            let heard = ours.async_io(Interest::READABLE, || bell::hear(ours.as_fd())).await;
             // One that is no connection is nobody.
             if let Some(stream) = heard.ok()?
                 && let Ok(stream) = UnixStream::from_std(stream)
             {
-                return Some(stream);
+                return Some(Stranger::shared(stream));
             }
         }
     }

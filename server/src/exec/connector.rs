@@ -16,6 +16,7 @@ use tracing::debug;
 
 use super::outlet::Arrival;
 use super::room::Room;
+use super::stranger::Stranger;
 use crate::os::notify::{Question, Questions, connected, pair};
 
 /// Answers until no process is left that could ask. `gate`: where TCP sockets lead,
@@ -66,7 +67,7 @@ fn connect(
     };
     let made = pair(!wanted.nonblocking).and_then(|(ours, theirs)| {
         let ours = UnixStream::from_std(ours.into()).map_err(|_full| Errno::EMFILE)?;
-        Ok((ours, theirs))
+        Ok((Stranger::own(ours), theirs))
     });
     let (ours, theirs) = match made {
         Ok(made) => made,

@@ -205,7 +205,7 @@ impl Leader {
 /// The next word; `None` at the end. Never waits.
 pub(super) fn hear(control: BorrowedFd<'_>) -> io::Result<Option<Told>> {
     let mut said = [0; 2];
-    let mut received = receive(control, &mut said, 1)?;
+    let mut received = receive(control, &mut said)?;
     if received.bytes < said.len() {
         return Ok(None);
     }

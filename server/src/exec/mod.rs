@@ -51,6 +51,7 @@ mod room;
 mod run;
 mod sieve;
 mod start;
+mod stranger;
 mod supervise;
 mod task;
 mod terminal;

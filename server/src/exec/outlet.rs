@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -18,6 +18,7 @@ use tracing::debug;
 
 use super::connector;
 use super::room::{Place, Room};
+use super::stranger::Stranger;
 use crate::os::notify::Questions;
 
 /// Where the gate of a call is in a network of its own.
@@ -32,7 +33,7 @@ pub(crate) enum Arrival {
     /// By the address.
     Proxy(TcpStream, Place),
     /// By a Unix socket.
-    Unix(UnixStream, Place),
+    Unix(Stranger, Place),
 }
 
 /// What arrives at an outlet.

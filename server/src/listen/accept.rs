@@ -61,13 +61,20 @@ const MOST_GATE: u64 = 12_288;
 /// Descriptors that the server itself needs.
 const DESCRIPTORS_OWN: u64 = 24;
 
+/// Kept free, so that whatever one message brings has room: what has none the kernel
+/// closes within the read, however long that takes.
+const ONE_MESSAGE: u64 = 256;
+/// Of fewer descriptors none are kept for that.
+const FEW: u64 = 1024;
+
 /// What one connection takes.
 pub(crate) const LEAST_DESCRIPTORS: u64 = DESCRIPTORS_OWN + DESCRIPTORS_EACH;
 
 /// How many calls, each on a connection of its own, a limit of descriptors pays
 /// for.
 pub(crate) fn paid_for(descriptors: u64) -> usize {
-    let kept = DESCRIPTORS_OWN + spare_of(descriptors) + gates_of(descriptors);
+    let message = if descriptors < FEW { 0 } else { ONE_MESSAGE };
+    let kept = DESCRIPTORS_OWN + message + spare_of(descriptors) + gates_of(descriptors);
     let left = descriptors.saturating_sub(kept);
     let paid = left / DESCRIPTORS_EACH;
     usize::try_from(paid).unwrap_or(usize::MAX).max(1)

@@ -93,8 +93,7 @@ impl Come {
         parked: usize,
     ) -> io::Result<(usize, Vec<Foreign>, Option<Code>)> {
         let own = PENDING_EACH.saturating_sub(parked);
-        let Received { bytes, mut descriptors, truncated } =
-            descriptors::receive(socket, room, own + spare.room())?;
+        let Received { bytes, mut descriptors, truncated } = descriptors::receive(socket, room)?;
         let mut short = truncated;
         for one in descriptors.iter_mut().skip(own) {
             match spare.take() {

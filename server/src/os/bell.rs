@@ -5,7 +5,7 @@
 //! Owns: making, ringing and hearing. Must not: know what is said.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
 use nix::errno::Errno;
@@ -15,7 +15,7 @@ use nix::sys::socket::{
     ControlMessage, MsgFlags, SockType, UnixAddr, getpeername, getsockopt, sendmsg, sockopt,
 };
 
-use super::descriptors::receive;
+use super::descriptors::{keep_urgent, receive};
 use super::foreign::Foreign;
 
 /// Our end, which does not block, and the end to ring. Whole messages, so that rings
@@ -54,7 +54,7 @@ fn fcntl_exists(number: RawFd) -> Result<(), Errno> {
 /// Who rang: a connection that came with a ring, if it is one; an error of the kind
 /// `WouldBlock` where nobody did.
 pub(crate) fn hear(bell: BorrowedFd<'_>) -> io::Result<Option<UnixStream>> {
-    let came = receive(bell, &mut [0; 1], 1)?;
+    let came = receive(bell, &mut [0; 1])?;
     Ok(came.descriptors.into_iter().find_map(connection))
 }
 
@@ -70,13 +70,14 @@ fn connection(foreign: Foreign) -> Option<UnixStream> {
     }
     let stream = UnixStream::from(descriptor.try_clone_to_owned().ok()?);
     stream.set_nonblocking(true).ok()?;
+    keep_urgent(stream.as_fd()).ok()?;
     Some(stream)
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixListener;
 
     use nix::fcntl::OFlag;

@@ -12,7 +12,9 @@ use std::os::unix::net::UnixStream;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{ControlMessage, MsgFlags, SockFlag, accept4, getsockopt, sendmsg, sockopt};
+use nix::sys::socket::{
+    ControlMessage, MsgFlags, SockFlag, accept4, getsockopt, sendmsg, setsockopt, sockopt,
+};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, pipe2};
 use tool_protocol::limits::MAX_FDS;
@@ -34,30 +36,35 @@ pub(crate) struct Received {
 /// A control message's header, before its descriptors.
 const HEADER: usize = 16;
 
+/// Room for what the kernel puts before the descriptors where a socket is shared and its
+/// other holder asks for it: credentials, a label of at most a page.
+const BEFORE: usize = 4096 + 256;
+
+/// A control message with a descriptor of the sender's process, since Linux 6.5.
+const SCM_PIDFD: libc::c_int = 4;
+
 /// Room for one control message with as many descriptors as one can have,
 /// aligned as the kernel wants it.
 #[repr(C, align(8))]
-struct ControlSpace([u8; HEADER + (MAX_FDS + 1) * size_of::<RawFd>()]);
+struct ControlSpace([u8; BEFORE + HEADER + (MAX_FDS + 1) * size_of::<RawFd>()]);
 
-/// Reads bytes and at most `most` descriptors that came with them. Never blocks.
+/// Reads bytes and all the descriptors that came with them. Never blocks.
+///
+/// Always with room for as many as one message can have: those without room the kernel
+/// closes within this very call, and what they are, and so how long that takes, is the
+/// sender's choice. Whoever wants fewer drops the others, which are closed elsewhere.
 ///
 /// Not nix's recvmsg: it gives no way to the descriptors of a truncated control
 /// message, which the kernel has installed all the same, and so leaks them.
-pub(crate) fn receive(
-    socket: BorrowedFd<'_>,
-    buffer: &mut [u8],
-    most: usize,
-) -> io::Result<Received> {
+pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let mut space = MaybeUninit::<ControlSpace>::uninit();
-    // A word for the header, whole words for the kernel.
-    let control = HEADER + most.min(MAX_FDS) * size_of::<RawFd>();
     // SAFETY: all-zero bytes are a valid msghdr.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut space).cast();
-    message.msg_controllen = control;
+    message.msg_controllen = size_of::<ControlSpace>();
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     let bytes = loop {
         // SAFETY: the message points at `buffer` and `space`, both live and of
@@ -80,7 +87,8 @@ pub(crate) fn receive(
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(&raw const message);
         while let Some(header) = control.as_ref() {
-            if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
+            let kinds = [libc::SCM_RIGHTS, SCM_PIDFD];
+            if header.cmsg_level == libc::SOL_SOCKET && kinds.contains(&header.cmsg_type) {
                 let data = libc::CMSG_DATA(control).cast::<RawFd>();
                 let length = header.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
                 for index in 0..length / size_of::<RawFd>() {
@@ -106,6 +114,18 @@ pub(crate) fn send_with(
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
     let sent = sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(bytes)], &control, flags, None);
     sent.map_err(io::Error::from)
+}
+
+/// Writes to a socket that somebody else may have set to block. Never blocks.
+pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    nix::sys::socket::send(socket.as_raw_fd(), bytes, flags).map_err(io::Error::from)
+}
+
+/// Reads urgent bytes of a socket as any others: else the kernel throws them away within
+/// a read that comes to them, and closes what came with them.
+pub(crate) fn keep_urgent(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    setsockopt(&socket, sockopt::OobInline, &true)
 }
 
 /// Whether the peer has closed both directions: it is gone, not just silent.
@@ -178,7 +198,9 @@ pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<UnixStream> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let number = accept4(listener.as_raw_fd(), flags)?;
     // SAFETY: a new descriptor, and nobody else's.
-    Ok(UnixStream::from(unsafe { OwnedFd::from_raw_fd(number) }))
+    let socket = unsafe { OwnedFd::from_raw_fd(number) };
+    keep_urgent(socket.as_fd())?;
+    Ok(UnixStream::from(socket))
 }
 
 /// Who is at the other end of a socket: uid and gid when it connected.

@@ -46,6 +46,11 @@ pub(crate) fn start_closer() -> std::io::Result<()> {
     Ok(())
 }
 
+/// Closes what may have descriptors in its queue that nobody has read.
+pub(crate) fn close_queue(socket: OwnedFd) {
+    close_elsewhere(socket, None);
+}
+
 fn close_elsewhere(descriptor: OwnedFd, place: Option<Place>) {
     let Some(closer) = CLOSER.get() else { return };
     match closer.try_send((descriptor, place)) {
@@ -67,11 +72,6 @@ impl Spare {
     /// With room for so many.
     pub(crate) fn new(room: usize) -> Spare {
         Spare(Arc::new(AtomicUsize::new(room)))
-    }
-
-    /// How many there is room for.
-    pub(crate) fn room(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
     }
 
     /// Takes the place of one, to be given back when it is dropped.

@@ -16,6 +16,8 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::descriptors::keep_urgent;
+
 /// One byte goes with the listener.
 pub(crate) const LISTENER: u8 = b'n';
 
@@ -197,6 +199,7 @@ pub(crate) fn pair(theirs_blocks: bool) -> Result<(OwnedFd, OwnedFd), Errno> {
         let [ours, theirs] = numbers;
         (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
     };
+    keep_urgent(ours.as_fd())?;
     if theirs_blocks {
         fcntl(theirs.as_fd(), FcntlArg::F_SETFL(OFlag::empty()))?;
     }
