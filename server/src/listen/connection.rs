@@ -18,7 +18,7 @@ use tokio_util::codec::{Decoder, Encoder, LengthDelimitedCodec, LengthDelimitedC
 use tool_protocol::{Code, Refusal, frame, limits};
 
 use crate::os::descriptors::{self, Received};
-use crate::os::foreign::{Foreign, Spare, close_connection};
+use crate::os::foreign::{Foreign, Spare, close_beside, close_connection};
 use crate::os::readiness;
 
 /// What reading brought.
@@ -104,7 +104,7 @@ impl Come {
         let flood = parked + descriptors.len() > limits::MAX_FDS;
         let lost = if flood { Some(Code::BadFds) } else { short.then_some(Code::Busy) };
         if lost.is_some() {
-            descriptors.clear();
+            close_beside(std::mem::take(&mut descriptors));
         }
         Ok((bytes, descriptors, lost))
     }

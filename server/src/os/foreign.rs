@@ -34,16 +34,48 @@ pub(crate) fn start_closer() -> std::io::Result<()> {
     let (sender, queue) = sync_channel::<Closing>(QUEUE);
     std::thread::Builder::new().name("closer".to_owned()).spawn(move || {
         for (descriptor, place) in queue {
-            // As short as can be: the caller may have set it again meanwhile,
-            // and then it is this thread that waits, and no other.
-            let linger = libc::linger { l_onoff: 0, l_linger: 0 };
-            setsockopt(&descriptor, sockopt::Linger, &linger).ok();
-            drop(descriptor);
+            close_shortly(descriptor);
             drop(place);
         }
     })?;
     CLOSER.set(sender).ok();
     Ok(())
+}
+
+/// Threads beside that one, for what has no place and would only pile up behind it.
+const MOST_BESIDE: usize = 16;
+static BESIDE: AtomicUsize = AtomicUsize::new(0);
+
+/// Closes all that one message brought and nobody wants: not behind what holds the
+/// closing thread, for as long as there are threads for that.
+pub(crate) fn close_beside(mut unwanted: Vec<Foreign>) {
+    if !unwanted.iter().any(Foreign::is_slow) {
+        return;
+    }
+    if BESIDE.fetch_add(1, Ordering::Relaxed) >= MOST_BESIDE {
+        BESIDE.fetch_sub(1, Ordering::Relaxed);
+        return;
+    }
+    let close = move || {
+        for one in &mut unwanted {
+            if let Some(descriptor) = one.descriptor.take() {
+                close_shortly(descriptor);
+            }
+        }
+        drop(unwanted);
+        BESIDE.fetch_sub(1, Ordering::Relaxed);
+    };
+    if std::thread::Builder::new().name("closer".to_owned()).spawn(close).is_err() {
+        BESIDE.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+// As short as can be: the caller may have set it again meanwhile, and then it is this
+// thread that waits, and no other.
+fn close_shortly(descriptor: OwnedFd) {
+    let linger = libc::linger { l_onoff: 0, l_linger: 0 };
+    setsockopt(&descriptor, sockopt::Linger, &linger).ok();
+    drop(descriptor);
 }
 
 /// Closes what may have descriptors in its queue that nobody has read.
