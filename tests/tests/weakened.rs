@@ -571,7 +571,10 @@ fn every_measure_that_can_be_taken_away_is_tried() {
     let table: BTreeSet<String> = MEASURES.iter().map(|one| one.name.to_owned()).collect();
     assert!(found.len() > 10, "only {found:?}: does the reader still read?");
     assert_eq!(found, table);
-    assert_eq!(table.len(), MEASURES.len(), "a measure is there twice");
+    // One of them may matter in another way at another level.
+    let rows: BTreeSet<_> =
+        MEASURES.iter().map(|one| (one.name, one.mode.owner, one.mode.level)).collect();
+    assert_eq!(rows.len(), MEASURES.len(), "a measure is there twice");
 }
 
 #[test]
