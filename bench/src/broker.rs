@@ -108,6 +108,11 @@ fn define(site: &Site, at: &Path, program: &str, stage: Stage<'_>) {
             let shipped = std::fs::read_to_string(project().join("tools.d/git/tool.toml"));
             let text =
                 without(&shipped.expect("git's rules"), &["[sandbox]", "[[gate]]", "[[example]]"]);
+            // A definition without a gate has no rules about what passes one.
+            let text = match stage {
+                Stage::Everything(_) => text,
+                Stage::Bare | Stage::Rules => without_rules_of_the_wire(&text),
+            };
             let text = text.replacen("set = { ", &format!("set = {{ {own}, "), 1);
             let text = format!("{text}\n{sandbox}");
             match stage {
@@ -145,6 +150,22 @@ fn without(text: &str, tables: &[&str]) -> String {
         }
     }
     kept
+}
+
+/// The same without rules that are about the wire alone.
+fn without_rules_of_the_wire(text: &str) -> String {
+    let mut tables = vec![String::new()];
+    for line in text.split_inclusive('\n') {
+        if line.starts_with('[') {
+            tables.push(String::new());
+        }
+        if let Some(table) = tables.last_mut() {
+            table.push_str(line);
+        }
+    }
+    let wire = |table: &String| table.lines().any(|line| line == "on = \"wire\"");
+    tables.retain(|table| !wire(table));
+    tables.concat()
 }
 
 /// A definition, and the client by its name.
