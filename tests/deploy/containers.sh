@@ -34,13 +34,13 @@ the_token_is_in_the_tools_container_alone() {
     expect 0 'new branch' client "export TOOL_SOCKET=/run/sockets/relay.sock
         git clone https://github.com/ada/project 2>&1 && cd project && $commit one &&
         GIT_TRACE_CURL=1 git push origin HEAD:refs/heads/first 2>&1"
+    if grep -qF "$token" <<<"$output"; then fail "the token is in what the tool printed"; fi
     # It was used, and it is there where the tools are.
     expect 0 'refs/heads/first' git -c safe.directory='*' -C "$work/hub/ada/project.git" for-each-ref
     expect 0 "$token" in_server cat /run/secrets/github_token
     # What was said.
     grep -aq refs/heads/first "$work/said" || fail "the relay has not heard the call"
     if grep -aqF "$token" "$work/said"; then fail "the token went over the socket"; fi
-    if grep -qF "$token" <<<"$output"; then fail "the token is in what the tool printed"; fi
     # What is in the agent's container, for its user and for root there.
     for who in "$HOST_UID:$HOST_GID" 0:0; do
         expect 0 '^looked$' engine exec -i --user "$who" "claude-$INSTANCE_ID" bash -c '
