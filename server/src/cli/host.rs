@@ -70,6 +70,12 @@ pub(super) fn command() -> Command {
                         .help("The project's path in the containers; `same`: as on the host"),
                 )
                 .arg(
+                    Arg::new("no-systempaths")
+                        .long("no-systempaths")
+                        .action(ArgAction::SetTrue)
+                        .help("The compose program does not know systempaths=unconfined"),
+                )
+                .arg(
                     Arg::new("seccomp")
                         .long("seccomp")
                         .help("The seccomp profile of the tools' container"),
@@ -160,6 +166,7 @@ fn environment(arguments: &ArgMatches) -> Result<(), HostError> {
             other => Workspace::At(other.unwrap_or("/workspace").to_owned()),
         },
         seccomp: text("seccomp"),
+        systempaths: !arguments.get_flag("no-systempaths"),
     };
     let place = host::place(&asked)?;
     for note in &place.notes {

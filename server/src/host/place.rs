@@ -45,6 +45,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) workspace: Workspace,
     /// The profile for docker that lets the server confine tools.
     pub(crate) seccomp: Option<&'a str>,
+    /// Whether the compose program can leave /proc unmasked for docker.
+    pub(crate) systempaths: bool,
 }
 
 /// What a compose file is given.
@@ -82,6 +84,8 @@ pub(crate) fn place(asked: &Asked) -> Result<Place, HostError> {
         None => fs::canonicalize(asked.project).map_err(failed("find", asked.project))?,
         Some(_) => asked.project.to_owned(),
     };
+    // By name, too, for where it cannot be seen.
+    apart(&project, asked.home, |inner, outer| inner.ancestors().any(|above| above == outer))?;
     let owner = match asked.owner {
         Some(owner) => owner,
         None => looked_at(&project, asked.home)?,
@@ -103,7 +107,9 @@ pub(crate) fn place(asked: &Asked) -> Result<Place, HostError> {
     let (userns, proc) = match (asked.engine, asked.rootless) {
         (Engine::Podman, true) => ("keep-id", "unmask=/proc/*"),
         (Engine::Podman, false) => ("host", "unmask=/proc/*"),
-        (Engine::Docker, _) => ("host", "systempaths=unconfined"),
+        (Engine::Docker, _) if asked.systempaths => ("host", "systempaths=unconfined"),
+        // Changes nothing: status says what is missing.
+        (Engine::Docker, _) => ("host", "no-new-privileges"),
     };
     let id = instance(&project);
     let variables = vec![
@@ -134,6 +140,16 @@ fn looked_at(project: &Path, home: &Path) -> Result<Ids, HostError> {
         };
         fs::canonicalize(inner).is_ok_and(|inner| inner.ancestors().any(same))
     };
+    apart(project, home, inside)?;
+    Ok(Ids { uid: about.uid(), gid: about.gid() })
+}
+
+/// Refuses a project that the agent's keys and rules lie in, or that lies among them.
+fn apart(
+    project: &Path,
+    home: &Path,
+    inside: impl Fn(&Path, &Path) -> bool,
+) -> Result<(), HostError> {
     if inside(home, project) {
         return Err(refused(
             project,
@@ -150,7 +166,7 @@ fn looked_at(project: &Path, home: &Path) -> Result<Ids, HostError> {
             format!("lies in {}: a project has a directory of its own", home.display()),
         ));
     }
-    Ok(Ids { uid: about.uid(), gid: about.gid() })
+    Ok(())
 }
 
 /// As whom the containers run: as the owner of the project, so that its files stay his.

@@ -15,6 +15,7 @@ fn asked<'a>(project: &'a str, owner: Ids, caller: Ids) -> Asked<'a> {
         owner: Some(owner),
         workspace: Workspace::At("/workspace".to_owned()),
         seccomp: None,
+        systempaths: true,
     }
 }
 
@@ -47,6 +48,8 @@ fn each_engine_gets_the_options_by_which_tools_are_confined() {
     assert_eq!(value(&docker, "SERVER_PROC"), "systempaths=unconfined");
     assert_eq!(value(&docker, "SERVER_SECCOMP"), "/src/deploy/seccomp.json");
     assert_eq!(value(&docker, "HOST_UID"), "1000");
+    let old = Asked { engine: Engine::Docker, systempaths: false, ..asked("/p", ME, ME) };
+    assert_eq!(value(&place(&old).expect("placed"), "SERVER_PROC"), "no-new-privileges");
 }
 
 #[test]
@@ -82,7 +85,7 @@ fn odd_names_are_taken_and_those_that_cannot_be_mounted_are_not() {
         assert_eq!(value(&place, "PROJECT_DIR"), name);
     }
     for (name, why) in
-        [("/a:b", "colon"), ("/a\nb", "control"), ("/", "machine"), ("a", "absolute")]
+        [("/a:b", "colon"), ("/a\nb", "control"), ("/", "must not reach"), ("a", "absolute")]
     {
         let error = refusal(&asked(name, ME, ME));
         assert!(error.contains(why), "{name}: {error}");
@@ -94,7 +97,7 @@ fn the_workspace_may_have_the_hosts_path_but_none_of_the_containers_own() {
     let same = |project| Asked { workspace: Workspace::Same, ..asked(project, ME, ME) };
     let there = place(&same("/home/me/app")).expect("placed");
     assert_eq!(value(&there, "WORKSPACE_PATH"), "/home/me/app");
-    for project in ["/usr/src/app", "/home", "/tmp/app", "/home/agent/x"] {
+    for project in ["/usr/src/app", "/tmp/app", "/home/agent/x"] {
         let error = refusal(&same(project));
         assert!(error.contains("for themselves"), "{error}");
     }
