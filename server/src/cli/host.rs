@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::{complain, fail, say};
+use super::say;
 use crate::host::{
     self, Asked, Engine, Finding, HostError, Ids, Layout, Level, Shipped, Split, Workspace, quoted,
 };
@@ -106,7 +106,7 @@ pub(super) fn command() -> Command {
         .subcommand(
             Command::new("doctor")
                 .about("Say what is wrong with CLAUDE_HOME, or with a running server")
-                .arg(home().required_unless_present("server"))
+                .arg(home().required(false).required_unless_present("server"))
                 .arg(ids("caller", "Who asks").required_unless_present("server"))
                 .arg(
                     Arg::new("server")
@@ -136,7 +136,19 @@ pub(super) fn run(arguments: &ArgMatches) -> ExitCode {
         "doctor" => return doctor(arguments),
         _ => return ExitCode::from(2),
     };
-    done.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tell(&error.to_string());
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// One line on stderr, as from the script that asks.
+fn tell(text: &str) {
+    use std::io::Write;
+    drop(writeln!(std::io::stderr().lock(), "claude-container: {text}"));
 }
 
 fn path(arguments: &ArgMatches, name: &str) -> PathBuf {
@@ -169,12 +181,10 @@ fn environment(arguments: &ArgMatches) -> Result<(), HostError> {
         systempaths: !arguments.get_flag("no-systempaths"),
     };
     let place = host::place(&asked)?;
-    for note in &place.notes {
-        complain(&format!("note: {note}"));
-    }
     for (name, value) in &place.variables {
         say(&format!("{name}={}", quoted(value)));
     }
+    say(&format!("NOTES={}", quoted(&place.notes.join("; "))));
     say(&format!("INSTANCE_OWNER='{}:{}'", place.ids.uid, place.ids.gid));
     Ok(())
 }
