@@ -9,6 +9,7 @@
 //! - `exec`                one process and its whole tree
 //! - `audit`               one line a call
 //! - `metrics`             what is counted
+//! - `host`                what claude-container asks on the host; knows no other floor
 //! - `registry` `config`   which tools there are, settings
 //! - `os`                  the only unsafe code and raw system calls
 //!
@@ -24,6 +25,7 @@ mod broker;
 mod cli;
 mod config;
 mod exec;
+mod host;
 mod links;
 mod listen;
 mod log;

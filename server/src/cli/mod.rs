@@ -8,6 +8,7 @@ mod ask;
 mod audit;
 mod check;
 mod explain;
+mod host;
 mod link;
 mod setup;
 mod sign;
@@ -54,6 +55,9 @@ pub(crate) fn run() -> ExitCode {
         let weak = if weaken::POSSIBLE { " (test-weaken: for tests alone)" } else { "" };
         say(&format!("tool-server {}{weak}", env!("CARGO_PKG_VERSION")));
         return ExitCode::SUCCESS;
+    }
+    if verb == "host" {
+        return host::run(arguments);
     }
     let config = match config::load(arguments, &|name| std::env::var_os(name)) {
         Ok(config) => config,
@@ -201,6 +205,7 @@ fn command() -> Command {
                         .value_parser(clap::value_parser!(std::path::PathBuf)),
                 ),
         )
+        .subcommand(host::command())
         .subcommand(Command::new("config").about("Print every setting, its value and its origin"))
         .subcommand(Command::new("version").about("Print the version"))
 }
