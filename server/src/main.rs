@@ -9,6 +9,7 @@
 //! - `exec`                one process and its whole tree
 //! - `audit`               one line a call
 //! - `metrics`             what is counted
+//! - `catalog`             definitions to choose from, and how one is taken
 //! - `registry` `config`   which tools there are, settings
 //! - `os`                  the only unsafe code and raw system calls
 //!
@@ -21,6 +22,7 @@
 mod app;
 mod audit;
 mod broker;
+mod catalog;
 mod cli;
 mod config;
 mod exec;
