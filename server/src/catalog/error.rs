@@ -29,7 +29,7 @@ pub(crate) enum CatalogError {
         "{place} has neither tool.toml nor tool.json: name the folder with the definition{hint}"
     )]
     NoDefinition { place: String, hint: &'static str },
-    #[error("{name} is not taken:\n{}", problems.join("\n"))]
+    #[error("{name} is not taken: {}", problems.join("; "))]
     Invalid { name: String, problems: Vec<String> },
     #[error("git: {message}")]
     Git { message: String },

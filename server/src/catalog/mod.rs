@@ -162,8 +162,8 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// Tries a candidate beside the tools that are there, as a server with
-    /// `require_rules` would load it.
+    /// Tries a candidate beside the tools that are there. One that nothing restricts is
+    /// not taken, whatever the server's `require_rules` is.
     pub(crate) fn attempt(
         candidate: Candidate,
         place: &Place,
@@ -191,34 +191,43 @@ impl Ready {
         options: &RegistryOptions,
         stage: Stage,
     ) -> Result<Ready, CatalogError> {
-        let options = RegistryOptions { require_rules: true, ..options.clone() };
-        let tried = trial::attempt(&options, &stage, &candidate.name, &candidate.bundle)?;
+        let tried = trial::attempt(options, &stage, &candidate.name, &candidate.bundle)?;
+        if tried.tool.unrestricted() {
+            let problem = "it has neither rules, nor `default`, nor a wrapper: everything would be allowed to it; write default = \"allow\", \"ask\" or \"deny\" into its tool.toml".to_owned();
+            return Err(CatalogError::Invalid { name: candidate.name, problems: vec![problem] });
+        }
         Ok(Ready { candidate, tool: tried.tool, notes: tried.notes, stage })
     }
 
-    /// Puts it into tools.d. `None`: the same is there already. Else where what was
-    /// there is kept, if a person had changed it.
+    /// Refuses, unless told otherwise, to replace what a person has changed.
+    pub(crate) fn may_replace(&self, place: &Place, force: bool) -> Result<(), CatalogError> {
+        let path = place.path().join(&self.candidate.name);
+        let Some(installed) = Installed::of(place.path(), &self.candidate.name) else {
+            return Ok(());
+        };
+        if force || installed.is_untouched() || installed.is(&self.candidate.bundle) {
+            return Ok(());
+        }
+        let how = changes(&path, &self.candidate.bundle);
+        Err(CatalogError::Changed { path, how, kept: place.kept() })
+    }
+
+    /// Puts it into tools.d. What was there and was changed by a person is kept.
     pub(crate) fn put(self, place: &Place, force: bool) -> Result<Put, CatalogError> {
+        self.may_replace(place, force)?;
         let name = self.candidate.name.as_str();
-        let sha256 = self.candidate.bundle.digest();
         let installed = Installed::of(place.path(), name);
         let noted = installed.as_ref().and_then(|installed| installed.origin.as_ref());
         let packages = noted.map(|origin| origin.packages.clone()).unwrap_or_default();
-        let same =
-            installed.as_ref().is_some_and(|installed| installed.sha256.as_ref() == Some(&sha256));
+        let sha256 = self.candidate.bundle.digest();
         let origin = Origin { from: self.candidate.from.clone(), sha256, packages };
-        if same {
+        if installed.as_ref().is_some_and(|installed| installed.is(&self.candidate.bundle)) {
             if noted.is_none_or(|noted| noted.from != origin.from) {
                 origin.write(&place.path().join(name))?;
             }
             return Ok(Put::Already);
         }
         let ours = installed.as_ref().is_some_and(Installed::is_untouched);
-        if installed.is_some() && !ours && !force {
-            let path = place.path().join(name);
-            let how = changes(&path, &self.candidate.bundle);
-            return Err(CatalogError::Changed { path, how, kept: place.kept() });
-        }
         origin.write(&self.stage.path().join(name))?;
         let kept = place.put(&self.stage, name, ours)?;
         Ok(if installed.is_some() { Put::Replaced { kept } } else { Put::New })

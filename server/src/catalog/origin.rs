@@ -14,7 +14,7 @@ use super::bundle::write_file;
 use super::error::{CatalogError, io};
 
 /// Its name: hidden, so that it is no part of a definition.
-const FILE: &str = ".origin.json";
+pub(super) const FILE: &str = ".origin.json";
 
 /// What is noted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

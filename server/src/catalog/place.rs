@@ -12,7 +12,7 @@ use nix::fcntl::{AT_FDCWD, Flock, FlockArg, RenameFlags, renameat2};
 
 use super::bundle::Bundle;
 use super::error::{CatalogError, errno, io};
-use super::origin::Origin;
+use super::origin::{self, Origin};
 use super::stage::Stage;
 
 /// tools.d, while nobody else of us changes it.
@@ -28,6 +28,8 @@ pub(crate) struct Installed {
     pub(crate) origin: Option<Origin>,
     /// Of what is there now; none where it cannot be taken as a bundle.
     pub(crate) sha256: Option<String>,
+    /// It has more than a bundle can hold: hidden files, folders.
+    more: bool,
 }
 
 impl Installed {
@@ -35,14 +37,22 @@ impl Installed {
     pub(crate) fn of(tools_dir: &Path, name: &str) -> Option<Installed> {
         let folder = tools_dir.join(name);
         fs::symlink_metadata(&folder).ok()?;
-        let sha256 = Bundle::read(&folder).ok().map(|bundle| bundle.digest());
-        Some(Installed { origin: Origin::read(&folder), sha256 })
+        let bundle = Bundle::read(&folder).ok();
+        let left_out = bundle.iter().flat_map(|bundle| &bundle.left_out);
+        let more = left_out.clone().any(|name| name != origin::FILE);
+        let sha256 = bundle.as_ref().map(Bundle::digest);
+        Some(Installed { origin: Origin::read(&folder), sha256, more })
+    }
+
+    /// It holds the same files.
+    pub(super) fn is(&self, bundle: &Bundle) -> bool {
+        self.sha256.as_ref() == Some(&bundle.digest())
     }
 
     /// It is as it was put there.
     pub(crate) fn is_untouched(&self) -> bool {
         let noted = self.origin.as_ref().map(|origin| &origin.sha256);
-        noted.is_some() && noted == self.sha256.as_ref()
+        noted.is_some() && noted == self.sha256.as_ref() && !self.more
     }
 }
 

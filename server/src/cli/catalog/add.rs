@@ -48,6 +48,7 @@ fn one(
 ) -> Result<bool, CatalogError> {
     let place = Place::open(&options.tools_dir)?;
     let ready = Ready::attempt(candidate(name, arguments)?, &place, options)?;
+    ready.may_replace(&place, arguments.get_flag("force"))?;
     show::summary(&ready);
     if !show::is_ours(&ready) {
         show::files(&ready);
