@@ -6,6 +6,7 @@
 mod approvals;
 mod ask;
 mod audit;
+mod catalog;
 mod check;
 mod explain;
 mod host;
@@ -77,6 +78,7 @@ pub(crate) fn run() -> ExitCode {
         "setup" => setup::run(&config, &rest(arguments)),
         "link" => link::run(&config, arguments),
         "audit" => audit::run(&config, arguments),
+        "catalog" => catalog::run(&config, arguments),
         "tools" | "status" | "health" | "reload" => {
             ask::run(&config, verb, arguments.get_flag("json"))
         }
@@ -141,6 +143,7 @@ fn command() -> Command {
         ))
         .subcommand(ask("health", "Exit 0 if a server answers on the socket"))
         .subcommand(audit::command())
+        .subcommand(catalog::command())
         .subcommand(ask("reload", "Make the running server look at tools.d now (as SIGHUP does)"))
         .subcommand(
             ask("approvals", "Show the calls that wait for an answer, and the approvals that stand").arg(

@@ -33,7 +33,7 @@ use tool_policy::NamePattern;
 pub(crate) use check::check;
 pub(crate) use name::ToolName;
 pub(crate) use reach::{DEVICES, SYSTEM, holds};
-pub(crate) use snapshot::{Change, Snapshot};
+pub(crate) use snapshot::{Change, Problem, Snapshot};
 pub(crate) use tool::{Origin, Tool};
 
 use state::State;
