@@ -15,6 +15,7 @@ fn folders() -> Vec<PathBuf> {
         .into_iter()
         .flat_map(|dir| fs::read_dir(root.join(dir)).into_iter().flatten())
         .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
         .collect();
     all.sort();
     all
