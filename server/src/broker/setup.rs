@@ -150,26 +150,21 @@ async fn run_in(
     let io = Io::Streamed { input, typed: None, output, credit: None, terminals: Vec::new() };
     let running = broker.executor.start(&approved, io, None).map_err(|error| error.to_string())?;
     let attended = broker.executor.attend(&approved, running, hear, ());
-    let (report, ()) = tokio::join!(attended, log_lines(lines));
+    let (report, ()) = tokio::join!(attended, log_lines(lines, "setup.sh", usize::MAX));
     let Report { outcome, .. } = report.map_err(|error| error.to_string())?;
-    match outcome {
-        Outcome::Exited(Exit::Code(0)) => Ok(()),
-        Outcome::Exited(Exit::Code(code)) => Err(format!("exit status {code}")),
-        Outcome::Exited(Exit::Signal(number)) => Err(format!("ended by signal {number}")),
-        Outcome::TimedOut => Err(format!("took longer than {} s", timeout.as_secs())),
-        Outcome::CallerGone | Outcome::Interrupted | Outcome::OutputTooLarge(_) => {
-            Err("the server stopped".to_owned())
-        }
-    }
+    came_to(&outcome, timeout)
 }
 
-/// Writes a setup's output to the log, line by line.
-async fn log_lines(mut output: mpsc::Receiver<Chunk>) {
-    let mut line = Vec::new();
+/// Writes a setup's output to the log, line by line; so many bytes of it.
+pub(super) async fn log_lines(mut output: mpsc::Receiver<Chunk>, what: &str, most: usize) {
+    let (mut line, mut room, mut omitted) = (Vec::new(), most, 0usize);
     while let Some(chunk) = output.recv().await {
-        for byte in &chunk.bytes {
+        let taken = chunk.bytes.get(..room).unwrap_or(&chunk.bytes);
+        room = room.saturating_sub(taken.len());
+        omitted = omitted.saturating_add(chunk.bytes.len().saturating_sub(taken.len()));
+        for byte in taken {
             if *byte == b'\n' || line.len() >= LONGEST_LINE {
-                info!("setup.sh: {}", line.escape_ascii());
+                info!("{what}: {}", line.escape_ascii());
                 line.clear();
             }
             if *byte != b'\n' {
@@ -178,7 +173,22 @@ async fn log_lines(mut output: mpsc::Receiver<Chunk>) {
         }
     }
     if !line.is_empty() {
-        info!("setup.sh: {}", line.escape_ascii());
+        info!("{what}: {}", line.escape_ascii());
+    }
+    if omitted > 0 {
+        info!("{what}: and {omitted} bytes more, which are not in the log");
+    }
+}
+
+/// What an end means for a setup, in words where it is none that is well.
+pub(super) fn came_to(outcome: &Outcome, timeout: Duration) -> Result<(), String> {
+    match outcome {
+        Outcome::Exited(Exit::Code(0)) => Ok(()),
+        Outcome::Exited(Exit::Code(code)) => Err(format!("exit status {code}")),
+        Outcome::Exited(Exit::Signal(number)) => Err(format!("ended by signal {number}")),
+        Outcome::TimedOut => Err(format!("took longer than {} s", timeout.as_secs())),
+        Outcome::CallerGone => Err("it was ended: it is not wanted any more".to_owned()),
+        Outcome::Interrupted | Outcome::OutputTooLarge(_) => Err("the server stopped".to_owned()),
     }
 }
 
