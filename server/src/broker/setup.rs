@@ -27,6 +27,8 @@ use crate::registry::Tool;
 
 /// Bytes of a line of the log, at most.
 const LONGEST_LINE: usize = 4096;
+/// What a line of the log has beside its text, in bytes.
+const A_LINE: usize = 128;
 
 /// How far a tool's setup is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,14 +157,17 @@ async fn run_in(
     came_to(&outcome, timeout)
 }
 
-/// Writes a setup's output to the log, line by line; so many bytes of it.
+/// Writes a setup's output to the log, line by line; so many bytes of it, a line being
+/// worth some of them.
 pub(super) async fn log_lines(mut output: mpsc::Receiver<Chunk>, what: &str, most: usize) {
     let (mut line, mut room, mut omitted) = (Vec::new(), most, 0usize);
     while let Some(chunk) = output.recv().await {
-        let taken = chunk.bytes.get(..room).unwrap_or(&chunk.bytes);
-        room = room.saturating_sub(taken.len());
-        omitted = omitted.saturating_add(chunk.bytes.len().saturating_sub(taken.len()));
-        for byte in taken {
+        for byte in &chunk.bytes {
+            if room == 0 {
+                omitted = omitted.saturating_add(1);
+                continue;
+            }
+            room = room.saturating_sub(if *byte == b'\n' { A_LINE } else { 1 });
             if *byte == b'\n' || line.len() >= LONGEST_LINE {
                 info!("{what}: {}", line.escape_ascii());
                 line.clear();
