@@ -11,6 +11,7 @@ mod check;
 mod explain;
 mod host;
 mod link;
+mod project;
 mod setup;
 mod sign;
 mod status;
@@ -60,6 +61,11 @@ pub(crate) fn run() -> ExitCode {
     if verb == "host" {
         return host::run(arguments);
     }
+    if verb == "project"
+        && let Some(done) = project::alone(arguments)
+    {
+        return done;
+    }
     let config = match config::load(arguments, &|name| std::env::var_os(name)) {
         Ok(config) => config,
         Err(error) => return fail(&error),
@@ -84,6 +90,7 @@ pub(crate) fn run() -> ExitCode {
         }
         "approvals" => approvals::list(&config, arguments),
         "approve" | "deny" | "revoke" => approvals::answer(&config, verb, arguments),
+        "project" => project::run(&config, arguments),
         "metrics" => ask::run(&config, verb, false),
         _ => ExitCode::from(2),
     }
@@ -209,6 +216,7 @@ fn command() -> Command {
                 ),
         )
         .subcommand(host::command())
+        .subcommand(project::command())
         .subcommand(Command::new("config").about("Print every setting, its value and its origin"))
         .subcommand(Command::new("version").about("Print the version"))
 }
