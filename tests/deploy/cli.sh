@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2154,SC2164
 # claude-container, as a person uses it: a home of its own for each case, projects of any
 # name, the images that are there.
 
@@ -18,7 +18,7 @@ cc() {
     env -i HOME="$home" PATH="${path:-$PATH}" TERM=dumb TOOL_SERVER_BIN="$bin/tool-server" \
         SERVER_IMAGE="${SERVER_IMAGE}" CLAUDE_IMAGE="${CLAUDE_IMAGE}" \
         ${docker_socket:+DOCKER_HOST="unix://$docker_socket"} \
-        CLAUDE_ENGINE="${cc_engine:-podman}" ${more[@]+"${more[@]}"} \
+        CLAUDE_ENGINE="${cc_engine-podman}" ${more[@]+"${more[@]}"} \
         "${script:-$root/scripts/claude-container}" "$@" </dev/null
 }
 more=()
@@ -68,7 +68,7 @@ a_second_run_uses_the_server_and_the_last_one_takes_it_down() {
     eventually 40 podman exec "claude-$id-tools" tool-server health
     expect 0 'No commits' cc run -- git status
     podman exec "claude-$id-tools" tool-server health || fail "the second took the server from the first"
-    touch done
+    touch ./done
     wait "$first" || fail "the first failed: $(cat "$work/first")"
     grep -q 'No commits' "$work/first" || fail "the first had no tools: $(cat "$work/first")"
     nothing_runs "$id"
@@ -189,11 +189,13 @@ a_failed_step_says_what_to_do_and_leaves_nothing_half_done() {
     nothing_runs "$id"
     rm "$(claude_home)/config/server/server.toml"
     # Its image cannot be started.
-    SERVER_IMAGE=localhost/cli-none:none more=(BASE=localhost/cli-no-base:none) \
-        expect 1 'cli-none:none was not built .*claude-container build again' cc run -- true
+    more=(BASE=localhost/cli-no-base:none)
+    SERVER_IMAGE=localhost/cli-none:none expect 1 'cli-none:none was not built .*claude-container build again' cc run -- true
     nothing_runs "$id"
     # The agent's container ends at once.
-    more=(CLIENT_COMMAND=false) expect 1 '' cc run
+    more=(CLIENT_COMMAND=false)
+    expect 1 '' cc run
+    more=()
     nothing_runs "$id"
     # The home, and what holds it, is no project.
     cd "$home"
@@ -383,7 +385,7 @@ put() {
 }
 
 listening() {
-    python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$stage/$1"
+    (cd "$stage/${1%/*}" && python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "${1##*/}")
 }
 
 doctor_finds_what_undermines_the_whole_in_the_agents_container() {
