@@ -10,6 +10,7 @@
 //! - `audit`               one line a call
 //! - `metrics`             what is counted
 //! - `host`                what claude-container asks on the host; knows no other floor
+//! - `catalog`             definitions to choose from, and how one is taken
 //! - `registry` `config`   which tools there are, settings
 //! - `os`                  the only unsafe code and raw system calls
 //!
@@ -22,6 +23,7 @@
 mod app;
 mod audit;
 mod broker;
+mod catalog;
 mod cli;
 mod config;
 mod exec;

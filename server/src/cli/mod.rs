@@ -6,10 +6,12 @@
 mod approvals;
 mod ask;
 mod audit;
+mod catalog;
 mod check;
 mod explain;
 mod host;
 mod link;
+mod project;
 mod setup;
 mod sign;
 mod status;
@@ -59,6 +61,11 @@ pub(crate) fn run() -> ExitCode {
     if verb == "host" {
         return host::run(arguments);
     }
+    if verb == "project"
+        && let Some(done) = project::alone(arguments)
+    {
+        return done;
+    }
     let config = match config::load(arguments, &|name| std::env::var_os(name)) {
         Ok(config) => config,
         Err(error) => return fail(&error),
@@ -77,11 +84,13 @@ pub(crate) fn run() -> ExitCode {
         "setup" => setup::run(&config, &rest(arguments)),
         "link" => link::run(&config, arguments),
         "audit" => audit::run(&config, arguments),
+        "catalog" => catalog::run(&config, arguments),
         "tools" | "status" | "health" | "reload" => {
             ask::run(&config, verb, arguments.get_flag("json"))
         }
         "approvals" => approvals::list(&config, arguments),
         "approve" | "deny" | "revoke" => approvals::answer(&config, verb, arguments),
+        "project" => project::run(&config, arguments),
         "metrics" => ask::run(&config, verb, false),
         _ => ExitCode::from(2),
     }
@@ -141,6 +150,7 @@ fn command() -> Command {
         ))
         .subcommand(ask("health", "Exit 0 if a server answers on the socket"))
         .subcommand(audit::command())
+        .subcommand(catalog::command())
         .subcommand(ask("reload", "Make the running server look at tools.d now (as SIGHUP does)"))
         .subcommand(
             ask("approvals", "Show the calls that wait for an answer, and the approvals that stand").arg(
@@ -206,6 +216,7 @@ fn command() -> Command {
                 ),
         )
         .subcommand(host::command())
+        .subcommand(project::command())
         .subcommand(Command::new("config").about("Print every setting, its value and its origin"))
         .subcommand(Command::new("version").about("Print the version"))
 }
