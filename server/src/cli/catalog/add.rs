@@ -56,6 +56,10 @@ fn one(
             return Ok(false);
         }
     }
+    if let Some(file) = packages_file(arguments) {
+        // Before anything is changed.
+        Packages::read(&file)?;
+    }
     let packages = ready.candidate.packages.clone();
     let binary = ready.tool.binary.clone();
     let put = ready.put(&place, arguments.get_flag("force"))?;
@@ -78,7 +82,8 @@ fn one(
         server::sockets(config, arguments).iter().map(|socket| told(socket, name)).collect();
     let installed = said.contains(&Said::InForce) && !said.contains(&Said::NotInstalled);
     if !installed {
-        wanted(name, &binary, &packages, options, arguments)?;
+        let known = said.contains(&Said::NotInstalled);
+        wanted(name, &binary, &packages, known, options, arguments)?;
     }
     Ok(!said.iter().any(|said| matches!(said, Said::Wrong(_))))
 }
@@ -111,6 +116,7 @@ fn wanted(
     name: &str,
     binary: &Path,
     packages: &[String],
+    known: bool,
     options: &RegistryOptions,
     arguments: &ArgMatches,
 ) -> Result<(), CatalogError> {
@@ -124,7 +130,7 @@ fn wanted(
     let list = packages.join(" ");
     let Some(file) = packages_file(arguments) else {
         say(&format!(
-            "{name} needs {binary} where the server runs, which is in: {list}; build the image with EXTRA_PACKAGES=\"{list}\""
+            "{name} needs {binary} where the server runs, which is in: {list}; unless the image has it, build it with EXTRA_PACKAGES=\"{list}\""
         ));
         return Ok(());
     };
@@ -142,8 +148,9 @@ fn wanted(
         lines.write()?;
     }
     note_packages(&options.tools_dir, name, &noted)?;
+    let unless = if known { "" } else { "unless the image has it, " };
     say(&format!(
-        "{name} needs {binary} where the server runs, which is in: {list}; noted in {}: build the image anew (claude-container build)",
+        "{name} needs {binary} where the server runs, which is in: {list}; noted in {}: {unless}build the image anew (claude-container build)",
         file.display()
     ));
     Ok(())
