@@ -17,13 +17,13 @@ taken() {
 a_tool_of_the_catalog_is_called_in_the_agents_container_without_a_restart() {
     instance catalog
     up
-    expect 127 '' client 'node -e 1 2>&1'
-    expect 0 'in force in the running server .*: node can be called' taken add node
-    # Its link is on the agent's PATH.
-    expect 0 '^42$' client 'node -e "console.log(6 * 7)"'
-    expect 0 'confined, no network' in_server tool-server check
-    expect 0 'gone from the running server' taken remove node
-    expect 127 '' client 'node -e 1 2>&1'
+    expect 127 'not found' client 'python3 -c 1 2>&1'
+    expect 0 'in force in the running server .*: python3 can be called' taken add python3
+    # Its link is on the agent's PATH, and the agent's container has no python of its own.
+    expect 0 '^42$' client 'python3 -c "print(6 * 7)"'
+    expect 0 '^/run/sockets/bin/python3$' client 'command -v python3'
+    expect 0 'gone from the running server' taken remove python3
+    expect 127 'not found' client 'python3 -c 1 2>&1'
 }
 
 a_tool_whose_program_the_image_lacks_is_noted_for_the_next_build() {

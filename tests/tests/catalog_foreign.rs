@@ -281,3 +281,24 @@ fn a_folder_with_links_pipes_and_devices_is_not_taken() {
         !installed(&setup, "t", ".secret").exists() && !installed(&setup, "t", "tests").exists()
     );
 }
+
+#[test]
+fn what_a_definition_says_does_nothing_to_a_terminal_in_an_error_either() {
+    let setup = Setup::new();
+    let odd = "binary = \"/bin/echo\"\n\"\\u001b[2J\" = 1\n";
+    let path = folder(&setup, "odd", &[("tool.toml", odd)]);
+    let said = catalog(&setup, &["add", "t", "--path", text(&path), "--yes"]);
+    assert_eq!(said.code(), Some(1), "{said:?}");
+    let quoted = !said.err().contains('\u{1b}') && said.err().contains("2J");
+    assert!(quoted && said.err().trim_end().lines().count() == 1, "{said:?}");
+}
+
+#[test]
+fn that_a_definition_is_not_confined_is_shown_loudly() {
+    let setup = Setup::new();
+    let off = format!("{GOOD}[sandbox]\nmode = \"off\"\n");
+    let path = folder(&setup, "off", &[("tool.toml", &off)]);
+    let said = catalog(&setup, &["add", "t", "--path", text(&path)]);
+    assert_eq!(said.code(), Some(1), "{said:?}");
+    assert!(said.out().contains("note:        sandbox: off: it is not confined"), "{said:?}");
+}

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::ArgMatches;
 
 use super::server::{self, Said};
-use super::{candidate, complain, names, packages_file, say, show};
+use super::{candidate, complain, names, packages_file, say, show, tell};
 use crate::catalog::{CatalogError, From, Packages, Place, Put, Ready, note_packages, packages_of};
 use crate::config::Config;
 use crate::registry::RegistryOptions;
@@ -32,7 +32,7 @@ pub(super) fn run(config: &Config, options: &RegistryOptions, arguments: &ArgMat
         match one(&name, config, options, arguments) {
             Ok(taken) => well &= taken,
             Err(error) => {
-                complain(&error.to_string());
+                tell(&error);
                 well = false;
             }
         }
@@ -104,9 +104,9 @@ fn told(socket: &Path, name: &str) -> Said {
         Said::Absent => say(&format!(
             "the running server ({place}) does not see {name}: it has another tools.d"
         )),
-        Said::Nobody => {
-            say(&format!("no server answers at {place}: a server takes {name} up when it starts"))
-        }
+        Said::Nobody(why) => say(&format!(
+            "no server answers at {place} ({why}): one that runs takes {name} up by itself, another when it starts"
+        )),
     }
     said
 }
