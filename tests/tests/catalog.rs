@@ -4,13 +4,8 @@
 mod catalog_help;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
-use std::sync::{Arc, Mutex};
-use std::thread;
 
 use catalog_help::{GOOD, catalog, copied, folder, installed, names, state, text, verb};
 use serde_json::Value;
@@ -347,81 +342,4 @@ fn the_example_wrappers_let_pass_what_they_say() {
         );
         assert!(said.err().contains("refused:"), "{said:?}");
     }
-}
-
-/// A host of packages on loopback: the pages and files that it is given, and who asked.
-fn index(pages: Vec<(&'static str, Vec<u8>)>) -> (u16, Arc<Mutex<Vec<String>>>) {
-    let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = tcp.local_addr().expect("an address").port();
-    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-    let log = Arc::clone(&asked);
-    thread::spawn(move || {
-        for mut connection in tcp.incoming().flatten() {
-            let mut reader = BufReader::new(connection.try_clone().expect("dup"));
-            let mut head = String::new();
-            while reader.read_line(&mut head).is_ok_and(|count| count > 2) {}
-            let line = head.lines().next().unwrap_or_default().to_owned();
-            let path = line.split(' ').nth(1).unwrap_or_default();
-            let page = pages.iter().find(|(name, _)| *name == path);
-            log.lock().expect("the log").push(line.clone());
-            let (status, body) =
-                page.map_or(("404 Not Found", &b""[..]), |(_, body)| ("200 OK", body));
-            let kind = if path.ends_with('/') { "text/html" } else { "application/octet-stream" };
-            let head = format!(
-                "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-                body.len()
-            );
-            let _ = connection.write_all(head.as_bytes()).and_then(|()| connection.write_all(body));
-        }
-    });
-    (port, asked)
-}
-
-#[test]
-fn pip_of_the_catalog_installs_into_the_workspace_by_its_gate() {
-    let test = "pip_of_the_catalog_installs_into_the_workspace_by_its_gate";
-    let there = ["/usr/bin/pip", "/usr/bin/python3"].iter().all(|path| Path::new(path).exists());
-    if !there {
-        return skipped(test, "no /usr/bin/pip and /usr/bin/python3 (python3-pip)");
-    }
-    let script = "import sys, zipfile, io; b = io.BytesIO(); z = zipfile.ZipFile(b, 'w'); \
-        d = 'answer-1.0.dist-info/'; z.writestr('answer.py', 'VALUE = 42\\n'); \
-        z.writestr(d + 'METADATA', 'Metadata-Version: 2.1\\nName: answer\\nVersion: 1.0\\n'); \
-        z.writestr(d + 'WHEEL', 'Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n'); \
-        z.writestr(d + 'RECORD', 'answer.py,,\\n'); z.close(); sys.stdout.buffer.write(b.getvalue())";
-    let wheel = run(Command::new("/usr/bin/python3").args(["-c", script]), b"").stdout;
-    let name = "answer-1.0-py3-none-any.whl";
-    let page = format!("<html><body><a href=\"{name}\">{name}</a></body></html>");
-    let (port, asked) = index(vec![
-        ("/simple/answer/", page.into_bytes()),
-        ("/simple/answer/answer-1.0-py3-none-any.whl", wheel),
-    ]);
-    let server = Server::start(|_| ());
-    catalog(&server, &["add", "pip", "python3"]).success();
-    // The index is ours; nothing else of the definition is another one.
-    let place = installed(&server, "pip", "tool.toml");
-    let definition = fs::read_to_string(&place).expect("pip");
-    let here = format!("upstream = \"http://127.0.0.1:{port}\"");
-    assert!(definition.contains("upstream = \"https://pypi.org\""), "{definition}");
-    fs::write(&place, definition.replace("upstream = \"https://pypi.org\"", &here)).expect("write");
-    run(&mut server.verb(&["reload"]), b"").success();
-    let said = run(server.client("pip").args(["install", "--target", "deps", "answer"]), b"");
-    assert_eq!(said.code(), Some(0), "{said:?}\n{}", server.log());
-    let python =
-        ["-c", "import sys; sys.path.insert(0, 'deps'); import answer; print(answer.VALUE)"];
-    assert_eq!(run(server.client("python3").args(python), b"").success(), "42\n");
-    let lines = asked.lock().expect("the log").clone();
-    assert!(lines.iter().all(|line| line.starts_with("GET /simple/")), "{lines:?}");
-    assert!(lines.len() >= 2, "{lines:?}");
-    // Nothing else passes.
-    let said = run(server.client("pip").args(["download", "https://example.com/x.whl"]), b"");
-    assert!(said.refused(126).contains("rule source"), "{said:?}");
-    let said = run(server.client("pip").args(["install", "-i", "http://127.0.0.1/", "x"]), b"");
-    assert!(said.refused(126).contains("rule index"), "{said:?}");
-    let said = run(
-        server.client("python3").args(["-m", "pip", "download", "--retries", "0", "answer"]),
-        b"",
-    );
-    assert_ne!(said.code(), Some(0), "python has no way to the index: {said:?}");
-    assert_eq!(asked.lock().expect("the log").len(), lines.len());
 }
