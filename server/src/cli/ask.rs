@@ -71,7 +71,7 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
 }
 
 /// The answer, and the text that comes before it.
-fn converse(socket: &Path, question: &Value) -> io::Result<(Vec<u8>, Value)> {
+pub(super) fn converse(socket: &Path, question: &Value) -> io::Result<(Vec<u8>, Value)> {
     let mut stream = connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;

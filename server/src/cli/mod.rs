@@ -9,7 +9,9 @@ mod audit;
 mod catalog;
 mod check;
 mod explain;
+mod host;
 mod link;
+mod project;
 mod setup;
 mod sign;
 mod status;
@@ -56,6 +58,14 @@ pub(crate) fn run() -> ExitCode {
         say(&format!("tool-server {}{weak}", env!("CARGO_PKG_VERSION")));
         return ExitCode::SUCCESS;
     }
+    if verb == "host" {
+        return host::run(arguments);
+    }
+    if verb == "project"
+        && let Some(done) = project::alone(arguments)
+    {
+        return done;
+    }
     let config = match config::load(arguments, &|name| std::env::var_os(name)) {
         Ok(config) => config,
         Err(error) => return fail(&error),
@@ -80,6 +90,7 @@ pub(crate) fn run() -> ExitCode {
         }
         "approvals" => approvals::list(&config, arguments),
         "approve" | "deny" | "revoke" => approvals::answer(&config, verb, arguments),
+        "project" => project::run(&config, arguments),
         "metrics" => ask::run(&config, verb, false),
         _ => ExitCode::from(2),
     }
@@ -204,6 +215,8 @@ fn command() -> Command {
                         .value_parser(clap::value_parser!(std::path::PathBuf)),
                 ),
         )
+        .subcommand(host::command())
+        .subcommand(project::command())
         .subcommand(Command::new("config").about("Print every setting, its value and its origin"))
         .subcommand(Command::new("version").about("Print the version"))
 }
