@@ -12,7 +12,7 @@ use catalog_help::{
     GOOD, catalog, commit, folder, git, installed, names, repository, state, text, verb,
 };
 use tool_broker_tests::terminal::OnTerminal;
-use tool_broker_tests::{Setup, run};
+use tool_broker_tests::{Forge, Setup, run};
 
 #[test]
 fn a_definition_from_a_folder_is_shown_before_it_is_taken() {
@@ -301,4 +301,41 @@ fn that_a_definition_is_not_confined_is_shown_loudly() {
     let said = catalog(&setup, &["add", "t", "--path", text(&path)]);
     assert_eq!(said.code(), Some(1), "{said:?}");
     assert!(said.out().contains("note:        sandbox: off: it is not confined"), "{said:?}");
+}
+
+#[test]
+fn a_repository_is_fetched_by_http_at_its_commit_and_nobody_logs_in() {
+    let setup = Setup::new();
+    let from = repository(&setup, "from", &[("tool.toml", GOOD), ("README.md", "one\n")]);
+    let first = git(&from, &["rev-parse", "HEAD"]).trim_end().to_owned();
+    fs::write(from.join("README.md"), "two\n").expect("write");
+    let second = commit(&from);
+    let put = |forge: &Forge| {
+        let bare = forge.repository("ada/tool");
+        git(&from, &["push", "--quiet", "--force", text(&bare), "main"]);
+    };
+    let forge = Forge::start(&setup.path("open"), "");
+    put(&forge);
+    let url = format!("{}/ada/tool.git", forge.url());
+    let said = catalog(&setup, &["add", "t", "--url", &url]);
+    assert_eq!(said.code(), Some(1), "{said:?}");
+    assert!(said.err().contains(&second) && said.out().contains("| two"), "{said:?}");
+    // Not the branch's last one: an older one, by its name.
+    catalog(&setup, &["add", "t", "--url", &url, "--commit", &first, "--yes"]).success();
+    assert_eq!(fs::read_to_string(installed(&setup, "t", "README.md")).expect("taken"), "one\n");
+    // A host that wants a password gets none: not of .netrc, not of a helper, not by asking.
+    let (canary, home) = trap(&setup);
+    let closed = Forge::start(&setup.path("closed"), "word");
+    put(&closed);
+    setup.file("home/.netrc", "machine 127.0.0.1 login ada password word\n", 0o600);
+    let url = format!("{}/ada/tool.git", closed.url());
+    let mut command = verb(&setup, &["add", "u", "--url", &url]);
+    command.env("HOME", &home).env("GIT_ASKPASS", setup.path("trap.sh"));
+    let said = run(&mut command, b"");
+    assert_eq!(said.code(), Some(1), "{said:?}");
+    assert!(said.err().starts_with("tool-server: git: "), "{said:?}");
+    let asked = closed.take();
+    assert!(!asked.is_empty() && asked.iter().all(|one| one.authorization.is_none()), "{asked:?}");
+    assert!(!canary.exists());
+    assert_eq!(names(&setup), ["sh", "t"]);
 }
