@@ -9,6 +9,8 @@ mod audit;
 mod check;
 mod explain;
 mod link;
+#[cfg(feature = "manual")]
+mod manual;
 mod setup;
 mod sign;
 mod status;
@@ -41,7 +43,11 @@ pub(crate) fn run() -> ExitCode {
     {
         return sign::run(rest);
     }
-    let matches = match command().try_get_matches() {
+    #[cfg(not(feature = "manual"))]
+    let command = command();
+    #[cfg(feature = "manual")]
+    let command = command().subcommand(manual::command());
+    let matches = match command.try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {
             // clap's own text: help and version to stdout, the rest to stderr.
@@ -54,6 +60,10 @@ pub(crate) fn run() -> ExitCode {
         let weak = if weaken::POSSIBLE { " (test-weaken: for tests alone)" } else { "" };
         say(&format!("tool-server {}{weak}", env!("CARGO_PKG_VERSION")));
         return ExitCode::SUCCESS;
+    }
+    #[cfg(feature = "manual")]
+    if verb == manual::VERB {
+        return manual::run(arguments);
     }
     let config = match config::load(arguments, &|name| std::env::var_os(name)) {
         Ok(config) => config,
