@@ -88,7 +88,8 @@ a_tarball_has_pages_completions_units_and_licences() {
     # What the shell offers is what there is.
     # shellcheck disable=SC2016
     bash -c 'set -e; source "$1"; COMP_WORDS=(tool-server app); COMP_CWORD=1; COMPREPLY=()
-        _tool-server tool-server app tool-server; printf "%s\n" "${COMPREPLY[@]}"' \
+        function=$(complete -p tool-server | sed "s/.*-F \([^ ]*\) .*/\1/")
+        "$function" tool-server app tool-server; printf "%s\n" "${COMPREPLY[@]}"' \
         complete "${there}share/completions/tool-server.bash" | grep -qx approve
     [[ -s ${there}share/completions/_tool-server && -s ${there}share/completions/tool-server.fish ]]
     [[ -s ${there}deploy/systemd/tool-server.service && -s ${there}LICENSE-MIT ]]
