@@ -55,7 +55,7 @@ pub(super) fn exchange(socket: &Path, question: &Value) -> io::Result<Value> {
 }
 
 /// The answer, and the text that comes before it.
-fn converse(socket: &Path, question: &Value) -> io::Result<(Vec<u8>, Value)> {
+pub(super) fn converse(socket: &Path, question: &Value) -> io::Result<(Vec<u8>, Value)> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
