@@ -25,6 +25,8 @@ pub struct Gate {
     pub methods: Vec<String>,
     /// http, npm: patterns of paths, with the slash; empty: all.
     pub paths: Vec<Pattern>,
+    /// http: headers that pass beside the usual ones, both ways; in small letters.
+    pub headers: Vec<Pattern>,
     /// What is added; none is nothing.
     pub credential: Option<Credential>,
     /// How it is added.
