@@ -4,9 +4,11 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -14,7 +16,8 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tool_broker_tests::{PATIENCE, Server, Setup, eventually, run, still_works};
+use tool_broker_tests::lingering::{answers, lingering};
+use tool_broker_tests::{PATIENCE, Server, Setup, Wire, eventually, run, still_works};
 
 const TOKEN: &str = "canary-of-the-model";
 
@@ -474,4 +477,75 @@ fn only_the_peers_of_the_settings_may_use_the_proxy() {
     assert!(Path::new(&server.path("run/proxy.sock")).exists());
     let mode = fs::metadata(server.path("run/proxy.sock")).expect("it").permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
+}
+
+#[test]
+fn a_socket_that_is_sent_to_the_proxy_holds_up_nobody() {
+    let model = Model::start();
+    let server = proxied(&model);
+    let before = server.fd_count();
+    let request = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for bytes in [&request[..], &b"?\r\n\r\n"[..], &b"G"[..]] {
+        let mut wire = Wire::connect(&server.path("run/proxy.sock"));
+        let (full, _other) = lingering();
+        wire.send_bytes_with_fds(bytes, &[full.as_fd()]);
+        drop(full);
+        answers(&server, "while it is read");
+        drop(wire);
+        answers(&server, "when it is over");
+    }
+    assert!(ask(&server, "GET /v1/models", "").ends_with("hello"));
+    eventually("nothing is left open", || server.fd_count() <= before + 8);
+}
+
+/// As in the agent's container: curl, a relay, the shipped definition.
+#[test]
+fn the_shipped_definition_lets_a_model_be_asked_by_way_of_a_relay() {
+    let name = "the_shipped_definition_lets_a_model_be_asked_by_way_of_a_relay";
+    if !Path::new("/usr/bin/socat").exists() || !Path::new("/usr/bin/curl").exists() {
+        return tool_broker_tests::skipped(name, "socat or curl is not installed");
+    }
+    let model = Model::start();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/proxy.toml");
+    let shipped = fs::read_to_string(shipped).expect("the shipped definition");
+    let server = Server::start(|s| {
+        prepare(s, model.port);
+        let key = s.path("secrets/key").display().to_string();
+        let text = shipped.replace("/run/secrets/anthropic_api_key", &key);
+        assert_ne!(text, shipped);
+        s.file(
+            "etc/proxy.toml",
+            format!("{text}upstream = \"http://127.0.0.1:{}\"\n", model.port),
+            0o644,
+        );
+    });
+    let free = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let port = free.local_addr().expect("address").port();
+    drop(free);
+    let to = format!("UNIX-CONNECT:{}", server.path("run/proxy.sock").display());
+    let mut relay = Command::new("/usr/bin/socat")
+        .args([&format!("TCP-LISTEN:{port},bind=127.0.0.1,fork,reuseaddr"), &to])
+        .spawn()
+        .expect("socat");
+    eventually("the relay listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let ask = |words: &[&str], path: &str| {
+        let mut curl = Command::new("/usr/bin/curl");
+        curl.env_clear().args(["-q", "-sS", "-w", " %{http_code}"]).args(words);
+        run(curl.arg(format!("http://127.0.0.1:{port}{path}")), b"").out()
+    };
+    let body = ["-H", "anthropic-version: 2023-06-01", "-H", "x-stainless-lang: js", "-d", "{}"];
+    assert_eq!(ask(&body, "/v1/messages?beta=true"), "hello 200");
+    assert_eq!(ask(&body, "/v1/messages/count_tokens"), "hello 200");
+    assert_eq!(ask(&[], "/v1/models"), "hello 200");
+    model.go.send(()).expect("go");
+    assert!(ask(&body, "/v1/messages?stream").ends_with("data: two\r\n\r\n 200"));
+    for path in ["/v1/files", "/v1/messages/batches", "/api/oauth/profile", "/"] {
+        assert!(ask(&body, path).ends_with(" 403"), "{path}");
+    }
+    relay.kill().expect("kill");
+    relay.wait().expect("wait");
+    let heard = model.heard();
+    assert_eq!(header(&heard[0], "x-stainless-lang").as_deref(), Some("js"));
+    assert_eq!(header(&heard[0], "x-api-key").as_deref(), Some(TOKEN));
+    assert_eq!(heard.len(), 4, "{heard:?}");
 }

@@ -1,7 +1,7 @@
 //! Which headers of a message go on: those that a list names, and no others.
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-use tool_policy::definition::gate::{Gate, Scheme};
+use tool_policy::definition::gate::{Gate, NO_HEADERS, Scheme};
 
 /// What is between two neighbours alone; hyper writes its own.
 const BETWEEN: [&str; 12] = [
@@ -63,15 +63,6 @@ pub(crate) fn told(came: &HeaderMap, keeps: &[&str], body_shown: bool) -> Vec<St
     lines
 }
 
-/// By which servers are told another method or path than the one that was decided on.
-const INSTEAD: [&str; 5] = [
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
-    "x-original-url",
-    "x-rewrite-url",
-];
-
 /// The headers of a message that the gate's own list names; never who somebody is.
 pub(crate) fn more(came: &HeaderMap, gate: &Gate) -> HeaderMap {
     let own = match &gate.scheme {
@@ -81,7 +72,7 @@ pub(crate) fn more(came: &HeaderMap, gate: &Gate) -> HeaderMap {
     let mut picked = HeaderMap::new();
     for (name, value) in came {
         let text = name.as_str();
-        let never = [&BETWEEN[..], &IDENTITY, &INSTEAD].iter().any(|list| list.contains(&text));
+        let never = NO_HEADERS.contains(&text);
         let listed = gate.headers.iter().any(|wanted| wanted.matches(text.as_bytes()));
         if listed && !never && text != own {
             picked.append(name.clone(), value.clone());

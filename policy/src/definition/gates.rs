@@ -12,7 +12,7 @@ use toml::de::DeTable;
 use url::{Host, Url};
 
 use super::credential::{self, absolute, is_token};
-use super::gate::{Adapter, Credential, Gate, Scheme};
+use super::gate::{Adapter, Credential, Gate, NO_HEADERS, Scheme};
 use super::read::{
     Entry, Source, Wrong, array, chosen, decision, flag, integer, list, string, tables, unknown,
 };
@@ -254,6 +254,9 @@ fn header(text: &str) -> Result<Pattern, String> {
     let name = text.strip_suffix('*').unwrap_or(text);
     let plain =
         is_token(name) && !name.bytes().any(|byte| byte.is_ascii_uppercase() || byte == b'*');
+    if NO_HEADERS.contains(&text) {
+        return Err("a header that may pass".to_owned());
+    }
     match plain && name.len() > 2 {
         true => Pattern::parse(text).map_err(str::to_owned),
         false => Err(expected()),

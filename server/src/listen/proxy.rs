@@ -70,12 +70,15 @@ pub(crate) async fn serve_proxy(
                 }
             }
         };
-        if !may(&stream, &rules) {
+        let may = may(&stream, &rules);
+        // What it may have sent with its first bytes is closed elsewhere.
+        let stream = proxy_stranger(stream);
+        if !may {
             continue;
         }
         let (proxy, closed) = (Arc::clone(&proxy), closed.clone());
         tokio::spawn(async move {
-            let (heard, last) = Heard::new(proxy_stranger(stream));
+            let (heard, last) = Heard::new(stream);
             tokio::select! {
                 () = closed.cancelled() => {}
                 () = silent(last) => debug!("a connection of the proxy was silent for too long"),
