@@ -461,6 +461,19 @@ fn the_proxys_credential_is_out_of_reach_of_every_tool() {
         let outcome = run(server.client("bare").args(["-c", "echo ran"]), b"");
         assert_eq!(outcome.code(), Some(125), "it is not run while there is a credential");
     }
+    // One that is a variable of the server's.
+    let server = Server::start(|s| {
+        prepare(s, model.port);
+        let file = format!("file:{}", s.path("secrets/key").display());
+        let text = definition(s, model.port).replace(&file, "env:MODEL_KEY");
+        s.file("etc/proxy.toml", text, 0o644);
+        s.env("MODEL_KEY", TOKEN);
+        let sh = "binary = \"/bin/sh\"\ndefault = \"allow\"\n";
+        s.tool("takes", &format!("{sh}[env]\ninherit = [\"MODEL_*\"]\n"));
+    });
+    assert!(ask(&server, "GET /v1/models", "").ends_with("hello"));
+    let problems = server.status()["problems"].to_string();
+    assert!(problems.contains("MODEL_KEY, which holds a credential"), "{problems}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ pub(crate) async fn serve_proxy(
             let (heard, last) = Heard::new(stream);
             tokio::select! {
                 () = closed.cancelled() => {}
-                () = silent(last) => debug!("a connection of the proxy was silent for too long"),
+                () = silent(last, SILENCE) => debug!("a connection of the proxy was silent for too long"),
                 () = proxy.serve(heard) => {}
             }
             drop(place);
@@ -101,10 +101,10 @@ fn may(stream: &UnixStream, rules: &Rules) -> bool {
 }
 
 /// Returns when nothing was said for too long.
-async fn silent(last: Arc<Last>) {
+async fn silent(last: Arc<Last>, most: Duration) {
     loop {
         let quiet = last.since();
-        match SILENCE.checked_sub(quiet) {
+        match most.checked_sub(quiet) {
             Some(left) if !left.is_zero() => sleep(left).await,
             _ => return,
         }
@@ -177,5 +177,41 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    #[test]
+    fn a_connection_ends_when_nothing_was_said_for_so_long_and_not_before() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let (near, mut far) = duplex(64);
+            let (mut heard, last) = Heard::new(near);
+            let most = Duration::from_millis(200);
+            let start = Instant::now();
+            let quiet = tokio::spawn(silent(last, most));
+            let mut byte = [0];
+            for _ in 0..5 {
+                sleep(Duration::from_millis(80)).await;
+                far.write_all(b"x").await.unwrap();
+                heard.read_exact(&mut byte).await.unwrap();
+                heard.write_all(b"y").await.unwrap();
+            }
+            quiet.await.unwrap();
+            assert!(start.elapsed() >= Duration::from_millis(5 * 80) + most);
+        });
+    }
+
+    #[test]
+    fn a_limit_of_descriptors_pays_for_the_proxys_connections_and_leaves_the_most() {
+        for descriptors in [64, 256, 1024, 20_000, 1_000_000] {
+            let places = proxy_places(descriptors);
+            assert!((1..=CONNECTIONS).contains(&places));
+            assert!(proxy_descriptors(places) <= descriptors / 8 + 5, "{descriptors}");
+        }
     }
 }
