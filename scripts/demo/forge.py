@@ -2,7 +2,7 @@
 """A git server on loopback for the demo: `git http-backend` over the repositories
 in a directory, for whoever has the password. Prints its port.
 
-    forge.py DIRECTORY PASSWORD-FILE
+    forge.py DIRECTORY PASSWORD-FILE [PORT]
 """
 import base64
 import http.server
@@ -65,6 +65,6 @@ class Forge(http.server.BaseHTTPRequestHandler):
     do_GET = do_POST = answer
 
 
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Forge)
+server = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[3]) if sys.argv[3:] else 0), Forge)
 print(server.server_address[1], flush=True)
 server.serve_forever()

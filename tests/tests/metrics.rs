@@ -13,7 +13,7 @@ use tool_broker_tests::{Exposition, PATIENCE, Server, Setup, Wire, eventually, r
 const CALLS: &str = "tool_server_calls_total";
 
 /// Every family, as docs/operations.md lists them.
-const FAMILIES: [(&str, &str); 17] = [
+const FAMILIES: [(&str, &str); 18] = [
     ("tool_server_build", "info"),
     ("tool_server_start_time_seconds", "gauge"),
     ("tool_server_unclean_restarts", "counter"),
@@ -31,6 +31,7 @@ const FAMILIES: [(&str, &str); 17] = [
     ("tool_server_approvals", "counter"),
     ("tool_server_gate_requests", "counter"),
     ("tool_server_audit_failures", "counter"),
+    ("tool_server_audit_stdout_dropped_lines", "counter"),
 ];
 
 fn script(server: &Server, text: &str) -> Value {

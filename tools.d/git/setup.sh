@@ -23,6 +23,15 @@ default init.defaultBranch main
 # A pull that cannot fast-forward merges, and does not ask how.
 default pull.rebase false
 
+# Large files, where git-lfs is there: what its package writes into /etc/gitconfig may
+# not be there.
+if command -v git-lfs >/dev/null; then
+    default filter.lfs.clean 'git-lfs clean -- %f'
+    default filter.lfs.smudge 'git-lfs smudge -- %f'
+    default filter.lfs.process 'git-lfs filter-process'
+    default filter.lfs.required true
+fi
+
 # The workspace belongs to the caller's uid, not to the server's: without this
 # git refuses to work in it. The second form is for repositories further down
 # (git 2.46 and later understand it).

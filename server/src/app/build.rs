@@ -220,6 +220,7 @@ fn open_audit(config: &Config) -> Result<Audit, AppError> {
         on_failure: config.audit.on_failure,
         max_bytes: u64::try_from(config.audit.max_bytes).unwrap_or(u64::MAX),
         keep: config.audit.keep,
+        stdout: config.audit.stdout,
     })?;
     let audit::Recovered { interrupted, torn } = recovered;
     if interrupted > 0 {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::Options;
+use super::echo::Echo;
 use super::error::words;
 use super::files;
 use super::journal::{Journal, Number};
@@ -77,10 +78,16 @@ pub(super) struct Keeper {
     /// The thread beside waits to be told.
     pub(super) idle: bool,
     pub(super) stop: bool,
+    echo: Option<Arc<Echo>>,
 }
 
 impl Keeper {
-    pub(super) fn new(options: Options, trail: Trail, journal: Journal) -> Keeper {
+    pub(super) fn new(
+        options: Options,
+        trail: Trail,
+        journal: Journal,
+        echo: Option<Arc<Echo>>,
+    ) -> Keeper {
         let unsynced = trail.length;
         Keeper {
             options,
@@ -100,7 +107,18 @@ impl Keeper {
             rotation_failed: None,
             idle: false,
             stop: false,
+            echo,
         }
+    }
+
+    /// The way to stdout, where lines go there too.
+    pub(super) fn echo(&self) -> Option<Arc<Echo>> {
+        self.echo.clone()
+    }
+
+    /// How many lines did not get there.
+    pub(super) fn not_on_stdout(&self) -> Option<u64> {
+        self.echo.as_ref().map(|echo| echo.dropped())
     }
 
     /// An entry for a call that is to run, and room for its line.
@@ -202,7 +220,10 @@ impl Keeper {
         if promise.is_none() {
             self.trail.reserve(self.promised.saturating_add(room))?;
         }
-        self.trail.append(text)?;
+        let line = self.trail.append(text)?;
+        if let Some(echo) = &self.echo {
+            echo.line(line);
+        }
         if let Some(promise) = promise {
             self.take_back(promise);
         }

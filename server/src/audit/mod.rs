@@ -16,9 +16,11 @@
 //! - `keeper`    both together, and what could not be written yet
 //! - `recover`   the start
 //! - `flush`     the thread beside: fsync, retries, files too many
+//! - `echo`      each line once more, on stdout
 //! - `files`     names, and how files are made
 //! - `read` `verify`   reading it, which needs no server
 
+mod echo;
 mod error;
 mod files;
 mod flush;
@@ -67,6 +69,8 @@ pub(crate) struct Options {
     pub(crate) max_bytes: u64,
     /// How many complete files are kept; 0: all.
     pub(crate) keep: usize,
+    /// Whether each line is written to stdout too.
+    pub(crate) stdout: bool,
 }
 
 /// The record of all calls.
@@ -116,6 +120,9 @@ pub(crate) struct State {
     pub(crate) refuses: bool,
     /// Whether the file system keeps room for lines.
     pub(crate) reserves: bool,
+    /// Lines that are in the file and were not written to stdout, where they
+    /// were to be.
+    pub(crate) not_on_stdout: Option<u64>,
 }
 
 impl Audit {
@@ -234,6 +241,7 @@ impl Audit {
             trouble: keeper.trouble.clone(),
             refuses: self.shared.options.on_failure == AuditFailure::Refuse,
             reserves: keeper.trail.reserves,
+            not_on_stdout: keeper.not_on_stdout(),
         }
     }
 
@@ -254,6 +262,10 @@ impl Audit {
         drop(keeper);
         if self.shared.options.sync != AuditSync::Never {
             self.shared.make_last(parts);
+        }
+        let echo = self.shared.lock().echo();
+        if let Some(echo) = echo {
+            echo.rest();
         }
     }
 }

@@ -8,8 +8,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::Options;
+use super::echo::Echo;
 use super::error::AuditError;
 use super::files::{self, CURRENT, JOURNAL, NEW};
 use super::journal::{Journal, Left};
@@ -55,7 +57,8 @@ pub(super) fn open(options: Options) -> Result<(Keeper, Recovered), AuditError> 
     let left = without_line(&directory, left).map_err(AuditError::open(&directory))?;
     let sync = options.sync;
     let trail = Trail::new(directory.clone(), file, length, first, end);
-    let mut keeper = Keeper::new(options, trail, journal);
+    let echo = options.stdout.then(Echo::start).transpose().map_err(AuditError::Thread)?;
+    let mut keeper = Keeper::new(options, trail, journal, echo.map(Arc::new));
     for (entry, ended) in left {
         if ended {
             keeper.journal.void(entry.number);

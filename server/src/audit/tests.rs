@@ -10,6 +10,7 @@ use super::*;
 
 fn options(state: &Path) -> Options {
     Options {
+        stdout: false,
         state_dir: state.to_owned(),
         sync: AuditSync::Never,
         on_failure: AuditFailure::Refuse,

@@ -88,11 +88,14 @@ impl Trail {
         Ok(())
     }
 
-    /// Writes one line. `text` is its members, each with a comma before it.
-    pub(super) fn append(&mut self, text: &[u8]) -> io::Result<()> {
+    /// Writes one line. `text` is its members, each with a comma before it. Gives
+    /// back the whole of it, with its end.
+    pub(super) fn append(&mut self, text: &[u8]) -> io::Result<&[u8]> {
         let seq = self.seq.saturating_add(1);
         let mut line = std::mem::take(&mut self.line);
         line.clear();
+        // One long line is no reason to hold so much memory.
+        line.shrink_to(8 * 1024);
         line.extend_from_slice(b"{\"seq\":");
         json::digits(&mut line, seq, 1);
         line.extend_from_slice(text);
@@ -105,10 +108,8 @@ impl Trail {
             self.length = self.length.saturating_add(u64::try_from(line.len()).unwrap_or(0));
             (self.seq, self.head) = (seq, head);
         }
-        // One long line is no reason to hold so much memory.
-        line.shrink_to(8 * 1024);
         self.line = line;
-        written
+        written.map(|()| self.line.as_slice())
     }
 
     /// Whether a line of so many bytes belongs into another file.

@@ -48,7 +48,9 @@ impl Broker {
         let snapshot = self.registry.snapshot();
         let (tools, problems) = (snapshot.tools.len(), snapshot.problems.len());
         if let Some(audit) = &self.audit {
-            self.metrics.audit_failures(audit.state().failures);
+            let state = audit.state();
+            self.metrics.audit_failures(state.failures);
+            self.metrics.audit_not_on_stdout(state.not_on_stdout.unwrap_or(0));
         }
         self.metrics.text(&Now { running, waiting, tools, problems })
     }

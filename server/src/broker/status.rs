@@ -196,7 +196,7 @@ impl Broker {
             lines.push("the server is stopping: it takes no new calls".to_owned());
         }
         let audit = self.audit.as_ref().map(|audit| AuditStatus::of(audit.state()));
-        lines.extend(audit.and_then(|audit| audit.attention()));
+        lines.extend(audit.iter().flat_map(AuditStatus::attention));
         lines.extend(ConfinementStatus::of(self).attention(self));
         lines.extend(self.confines.exposed(&self.workspace));
         self.confines.heed(snapshot);

@@ -6,8 +6,10 @@
 mod approvals;
 mod ask;
 mod audit;
+mod catalog;
 mod check;
 mod explain;
+mod host;
 mod link;
 mod project;
 mod setup;
@@ -56,6 +58,9 @@ pub(crate) fn run() -> ExitCode {
         say(&format!("tool-server {}{weak}", env!("CARGO_PKG_VERSION")));
         return ExitCode::SUCCESS;
     }
+    if verb == "host" {
+        return host::run(arguments);
+    }
     if verb == "project"
         && let Some(done) = project::alone(arguments)
     {
@@ -79,6 +84,7 @@ pub(crate) fn run() -> ExitCode {
         "setup" => setup::run(&config, &rest(arguments)),
         "link" => link::run(&config, arguments),
         "audit" => audit::run(&config, arguments),
+        "catalog" => catalog::run(&config, arguments),
         "tools" | "status" | "health" | "reload" => {
             ask::run(&config, verb, arguments.get_flag("json"))
         }
@@ -144,6 +150,7 @@ fn command() -> Command {
         ))
         .subcommand(ask("health", "Exit 0 if a server answers on the socket"))
         .subcommand(audit::command())
+        .subcommand(catalog::command())
         .subcommand(ask("reload", "Make the running server look at tools.d now (as SIGHUP does)"))
         .subcommand(
             ask("approvals", "Show the calls that wait for an answer, and the approvals that stand").arg(
@@ -208,6 +215,7 @@ fn command() -> Command {
                         .value_parser(clap::value_parser!(std::path::PathBuf)),
                 ),
         )
+        .subcommand(host::command())
         .subcommand(project::command())
         .subcommand(Command::new("config").about("Print every setting, its value and its origin"))
         .subcommand(Command::new("version").about("Print the version"))

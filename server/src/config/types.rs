@@ -125,6 +125,7 @@ pub(crate) struct AuditSettings {
     pub(crate) on_failure: AuditFailure,
     pub(crate) max_bytes: usize,
     pub(crate) keep: usize,
+    pub(crate) stdout: bool,
 }
 
 /// When the audit is made to last.

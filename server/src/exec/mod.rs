@@ -30,6 +30,7 @@
 //! - `tree`       the processes of a call, and their end
 //! - `census`     who belongs to which call
 //! - `hunt`       those that are gone before they are seen
+//! - `lacks`      why namespaces cannot be had
 
 mod bell;
 mod census;
@@ -38,6 +39,7 @@ mod connector;
 pub(crate) mod ground;
 mod hear;
 mod hunt;
+mod lacks;
 mod leader;
 mod led;
 mod outlet;

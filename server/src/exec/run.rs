@@ -15,6 +15,7 @@ use tool_protocol::limits;
 
 use super::ground::{Ground, NOBODY};
 use super::hear::{Event, Hear};
+use super::lacks::{Place, WITHOUT_PROC, without_namespaces};
 use super::led::{Leader, Told, own_program};
 use super::outlet::Open;
 use super::output::Capture;
@@ -93,13 +94,9 @@ impl Executor {
         match executor.probe_spaces(somebody) {
             Ok(own_proc) => {
                 (executor.ground.namespaces, executor.ground.own_proc) = (true, own_proc);
+                executor.ground.missing.extend((!own_proc).then(|| WITHOUT_PROC.to_owned()));
             }
-            Err(errno) => {
-                executor.ground.missing.push(format!(
-                    "namespaces: {}: let user namespaces be made where the server runs",
-                    errno.desc()
-                ));
-            }
+            Err(errno) => executor.ground.missing.push(without_namespaces(errno, Place::here())),
         }
         Ok(executor)
     }

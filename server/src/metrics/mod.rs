@@ -45,6 +45,7 @@ pub(crate) struct Metrics {
     approvals: Arc<Outcomes>,
     gate_requests: Arc<Outcomes>,
     audit_failures: Counter,
+    audit_not_on_stdout: Counter,
     unclean_restarts: Counter,
     connections: Gauge,
     now: Gauges,
@@ -119,6 +120,7 @@ impl Metrics {
                 Wire::NAMES,
             ),
             audit_failures: Counter::default(),
+            audit_not_on_stdout: Counter::default(),
             unclean_restarts: Counter::default(),
             connections: Gauge::default(),
             now: Gauges::default(),
@@ -154,6 +156,8 @@ impl Metrics {
         }
         let help = "How often the audit could not be written";
         registry.register("audit_failures", help, self.audit_failures.clone());
+        let help = "Lines of the audit that were to be on stdout too and are in the file alone";
+        registry.register("audit_stdout_dropped_lines", help, self.audit_not_on_stdout.clone());
         let outcomes = [
             &self.bad_requests,
             &self.rate_limited,
@@ -211,6 +215,11 @@ impl Metrics {
     /// So many times the audit could not be written so far.
     pub(crate) fn audit_failures(&self, count: u64) {
         self.audit_failures.inner().fetch_max(count, Ordering::Relaxed);
+    }
+
+    /// So many of its lines did not get to stdout so far.
+    pub(crate) fn audit_not_on_stdout(&self, count: u64) {
+        self.audit_not_on_stdout.inner().fetch_max(count, Ordering::Relaxed);
     }
 
     /// Counts an open connection.

@@ -19,12 +19,27 @@ pub(crate) fn own_groups() -> Vec<u32> {
 const CAP_KILL: u32 = 5;
 const CAP_SETGID: u32 = 6;
 const CAP_SETUID: u32 = 7;
+const CAP_SETFCAP: u32 = 31;
 
 /// Whether this process has what it takes to start others as another user and to
 /// end them. That it works is to be tried: in a user namespace it may not.
 pub(crate) fn can_switch() -> bool {
     let all = (1 << CAP_KILL) | (1 << CAP_SETGID) | (1 << CAP_SETUID);
     capabilities().is_some_and(|[effective, ..]| effective & all == all) && !shows_itself()
+}
+
+/// Whether this process is root without CAP_SETFCAP: then it may not give a namespace
+/// its own user.
+pub(crate) fn is_bare_root() -> bool {
+    let can = capabilities().is_some_and(|[effective, ..]| effective & (1 << CAP_SETFCAP) != 0);
+    nix::unistd::geteuid().is_root() && !can
+}
+
+/// Whether a seccomp filter holds this process.
+pub(crate) fn is_filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut lines = status.lines().filter_map(|line| line.strip_prefix("Seccomp:"));
+    lines.any(|mode| mode.trim() == "2")
 }
 
 /// Whether this process has any capability to be given up.

@@ -36,7 +36,7 @@ pub(crate) use error::LoadError;
 pub(crate) use name::ToolName;
 pub(crate) use proxy::define as define_proxy;
 pub(crate) use reach::{DEVICES, SYSTEM, holds};
-pub(crate) use snapshot::{Change, Snapshot};
+pub(crate) use snapshot::{Change, Problem, Snapshot};
 pub(crate) use tool::{EnvRules, Origin, Tool};
 
 use state::State;

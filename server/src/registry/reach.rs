@@ -18,7 +18,7 @@ use super::tool::Tool;
 
 /// What every confined tool reads: programs, libraries, what they look up. Of
 /// /etc only what programs need; others' files of /proc are kept by Landlock.
-pub(crate) const SYSTEM: [&str; 57] = [
+pub(crate) const SYSTEM: [&str; 58] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -76,6 +76,7 @@ pub(crate) const SYSTEM: [&str; 57] = [
     "/etc/timezone",
     "/etc/vim",
     "/etc/xdg",
+    "/var/lib/extrausers",
 ];
 
 /// Devices of everybody.

@@ -173,6 +173,17 @@ fn wanted(registry: &Registry, mode: Mode) -> Option<BTreeMap<PathBuf, Identity>
     let mut wanted = BTreeMap::new();
     for root in &roots {
         wanted.insert(root.path().to_owned(), identity(&fstat(root.as_fd()).ok()?));
+        // A symlink that is swapped for another one (`..data` of a cluster's
+        // volumes) is a change of the directory that it is in, and of no other.
+        if let Some(parent) = root.path().parent()
+            && root.path().is_symlink()
+        {
+            let found = Root::open(parent).ok()?;
+            if polled(&found) {
+                return None;
+            }
+            wanted.insert(parent.to_owned(), identity(&fstat(found.as_fd()).ok()?));
+        }
     }
     let tools = roots.first()?;
     for (name, _) in site::list(tools).ok()? {

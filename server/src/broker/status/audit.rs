@@ -19,6 +19,8 @@ pub(super) struct AuditStatus {
     calls_are: Option<&'static str>,
     waiting: usize,
     lost: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_on_stdout: Option<u64>,
 }
 
 impl AuditStatus {
@@ -35,11 +37,23 @@ impl AuditStatus {
             trouble: state.trouble,
             waiting: state.waiting,
             lost: state.lost,
+            not_on_stdout: state.not_on_stdout,
         }
     }
 
-    /// What is wrong with it, in a sentence.
-    pub(super) fn attention(&self) -> Option<String> {
+    /// What is wrong with it, in sentences.
+    pub(super) fn attention(&self) -> impl Iterator<Item = String> {
+        self.unwritten().into_iter().chain(self.unseen())
+    }
+
+    fn unseen(&self) -> Option<String> {
+        let lines = self.not_on_stdout.filter(|lines| *lines > 0)?;
+        Some(format!(
+            "the audit on stdout lacks {lines} lines: nobody reads it, or not fast enough; they are in the file"
+        ))
+    }
+
+    fn unwritten(&self) -> Option<String> {
         let (trouble, calls_are) = self.trouble.as_ref().zip(self.calls_are)?;
         let (waiting, lost) = (self.waiting, self.lost);
         Some(format!(
