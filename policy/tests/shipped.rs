@@ -1,4 +1,4 @@
-//! The definitions that ship, and those of docs/examples: each is taken, so its
+//! The definitions that ship, those of the catalog, and those of docs/examples: each is taken, so its
 //! own examples come out; each rule has an example that it answers, and one near
 //! by that it does not.
 
@@ -11,10 +11,11 @@ use tool_policy::Definition;
 
 fn folders() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut all: Vec<PathBuf> = ["tools.d", "docs/examples"]
+    let mut all: Vec<PathBuf> = ["tools.d", "catalog", "docs/examples"]
         .into_iter()
         .flat_map(|dir| fs::read_dir(root.join(dir)).into_iter().flatten())
         .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
         .collect();
     all.sort();
     all

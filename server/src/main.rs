@@ -9,6 +9,8 @@
 //! - `exec`                one process and its whole tree
 //! - `audit`               one line a call
 //! - `metrics`             what is counted
+//! - `host`                what claude-container asks on the host; knows no other floor
+//! - `catalog`             definitions to choose from, and how one is taken
 //! - `registry` `config`   which tools there are, settings
 //! - `os`                  the only unsafe code and raw system calls
 //!
@@ -21,9 +23,11 @@
 mod app;
 mod audit;
 mod broker;
+mod catalog;
 mod cli;
 mod config;
 mod exec;
+mod host;
 mod links;
 mod listen;
 mod log;

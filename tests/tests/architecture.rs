@@ -12,7 +12,7 @@ const FLOORS: [&[&str]; 6] = [
     &["main", "cli", "app"],
     &["listen"],
     &["broker"],
-    &["exec", "gate", "audit", "metrics", "links", "log"],
+    &["exec", "gate", "audit", "metrics", "catalog", "links", "log", "host"],
     &["registry", "config"],
     &["os"],
 ];

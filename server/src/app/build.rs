@@ -17,7 +17,7 @@ use super::state::{instance_number, make_state_directory, random};
 use crate::audit::{self, Audit};
 use crate::broker::{
     Admission, ApprovalSettings, Approvals, Bounds, Broker, Commands, Confines, Environment, Facts,
-    Gates, Homes, Rates, Recent, Redact, Setups, Signing, Workspace,
+    Gates, Homes, ProjectSetup, Rates, Recent, Redact, Setups, Signing, Workspace,
 };
 use crate::config::{Cgroup, Config, SandboxLevel};
 use crate::exec::{Executor, Rooms, Trees, sweep_leftovers};
@@ -156,6 +156,7 @@ pub(crate) fn build(
                 &config.state_dir,
             ),
             setups: Setups::new(config.timeouts.setup),
+            project: ProjectSetup::new(&config.state_dir, config.timeouts.setup),
             audit,
             approvals: Approvals::open(approval_settings(config)),
             redact: Redact::new(Arc::clone(&keeper)),

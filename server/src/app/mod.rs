@@ -131,6 +131,7 @@ async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<
     tell_the_start(config, &broker, limits.connections);
     let tools: Vec<_> = broker.registry.snapshot().tools.values().cloned().collect();
     broker.setups.start(&broker, &tools);
+    broker.begin_project();
     keep_registry(config, &broker, reloads);
     notify(&[sd_notify::NotifyState::Ready]);
     tokio::spawn(async {
@@ -244,6 +245,7 @@ async fn stop(config: &Config, broker: &Broker, busy: &TaskTracker, closed: &Can
     broker.stop.cancel();
     // A caller that does not read its last reply is not waited for much longer.
     timeout(config.timeouts.grace + Duration::from_secs(3), busy.wait()).await.ok();
+    timeout(config.timeouts.grace + Duration::from_secs(3), broker.project.rest()).await.ok();
     closed.cancel();
     if let Some(audit) = &broker.audit {
         audit.rest();

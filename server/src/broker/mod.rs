@@ -27,6 +27,7 @@ mod observe;
 mod outlet;
 mod outside;
 mod plan;
+mod project;
 mod rates;
 mod recent;
 mod record;
@@ -59,6 +60,10 @@ use self::outlet::Gated;
 pub(crate) use self::outlet::{Commands, Gates};
 use self::plan::Planned;
 pub(crate) use self::plan::program;
+pub(crate) use self::project::{
+    ProjectError, Setup as ProjectSetup, Status as ProjectStatus, client as project_client,
+    render as render_script, show_at_rest as show_project_at_rest,
+};
 pub(crate) use self::rates::Rates;
 pub(crate) use self::recent::Recent;
 use self::redact::Begins;
@@ -94,6 +99,8 @@ pub(crate) struct Broker {
     pub(crate) confines: Confines,
     /// setup.sh, once a tool.
     pub(crate) setups: Setups,
+    /// The project's own setup.
+    pub(crate) project: ProjectSetup,
     /// What waits for an operator.
     pub(crate) approvals: Approvals,
     /// What the gates of all calls share.

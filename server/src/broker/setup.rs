@@ -27,6 +27,8 @@ use crate::registry::Tool;
 
 /// Bytes of a line of the log, at most.
 const LONGEST_LINE: usize = 4096;
+/// What a line of the log has beside its text, in bytes.
+const A_LINE: usize = 128;
 
 /// How far a tool's setup is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,26 +152,24 @@ async fn run_in(
     let io = Io::Streamed { input, typed: None, output, credit: None, terminals: Vec::new() };
     let running = broker.executor.start(&approved, io, None).map_err(|error| error.to_string())?;
     let attended = broker.executor.attend(&approved, running, hear, ());
-    let (report, ()) = tokio::join!(attended, log_lines(lines));
+    let (report, ()) = tokio::join!(attended, log_lines(lines, "setup.sh", usize::MAX));
     let Report { outcome, .. } = report.map_err(|error| error.to_string())?;
-    match outcome {
-        Outcome::Exited(Exit::Code(0)) => Ok(()),
-        Outcome::Exited(Exit::Code(code)) => Err(format!("exit status {code}")),
-        Outcome::Exited(Exit::Signal(number)) => Err(format!("ended by signal {number}")),
-        Outcome::TimedOut => Err(format!("took longer than {} s", timeout.as_secs())),
-        Outcome::CallerGone | Outcome::Interrupted | Outcome::OutputTooLarge(_) => {
-            Err("the server stopped".to_owned())
-        }
-    }
+    came_to(&outcome, timeout)
 }
 
-/// Writes a setup's output to the log, line by line.
-async fn log_lines(mut output: mpsc::Receiver<Chunk>) {
-    let mut line = Vec::new();
+/// Writes a setup's output to the log, line by line; so many bytes of it, a line being
+/// worth some of them.
+pub(super) async fn log_lines(mut output: mpsc::Receiver<Chunk>, what: &str, most: usize) {
+    let (mut line, mut room, mut omitted) = (Vec::new(), most, 0usize);
     while let Some(chunk) = output.recv().await {
         for byte in &chunk.bytes {
+            if room == 0 {
+                omitted = omitted.saturating_add(1);
+                continue;
+            }
+            room = room.saturating_sub(if *byte == b'\n' { A_LINE } else { 1 });
             if *byte == b'\n' || line.len() >= LONGEST_LINE {
-                info!("setup.sh: {}", line.escape_ascii());
+                info!("{what}: {}", line.escape_ascii());
                 line.clear();
             }
             if *byte != b'\n' {
@@ -178,7 +178,22 @@ async fn log_lines(mut output: mpsc::Receiver<Chunk>) {
         }
     }
     if !line.is_empty() {
-        info!("setup.sh: {}", line.escape_ascii());
+        info!("{what}: {}", line.escape_ascii());
+    }
+    if omitted > 0 {
+        info!("{what}: and {omitted} bytes more, which are not in the log");
+    }
+}
+
+/// What an end means for a setup, in words where it is none that is well.
+pub(super) fn came_to(outcome: &Outcome, timeout: Duration) -> Result<(), String> {
+    match outcome {
+        Outcome::Exited(Exit::Code(0)) => Ok(()),
+        Outcome::Exited(Exit::Code(code)) => Err(format!("exit status {code}")),
+        Outcome::Exited(Exit::Signal(number)) => Err(format!("ended by signal {number}")),
+        Outcome::TimedOut => Err(format!("took longer than {} s", timeout.as_secs())),
+        Outcome::CallerGone => Err("it was ended: it is not wanted any more".to_owned()),
+        Outcome::Interrupted | Outcome::OutputTooLarge(_) => Err("the server stopped".to_owned()),
     }
 }
 

@@ -23,7 +23,7 @@ use self::audit::AuditStatus;
 use self::confinement::ConfinementStatus;
 use self::tools::{State, ToolStatus};
 use super::recent::{Refused, UnderWay};
-use super::{Broker, Peer};
+use super::{Broker, Peer, ProjectStatus};
 use crate::metrics::Decided;
 use crate::os::process::command_line;
 use crate::registry::Snapshot;
@@ -86,6 +86,7 @@ pub(crate) struct Status {
     confinement: ConfinementStatus,
     unclean_restarts: u64,
     tools: Vec<ToolStatus>,
+    project: ProjectStatus,
     problems: Vec<String>,
     left_behind: Vec<Daemon>,
 }
@@ -139,12 +140,13 @@ impl Broker {
         let snapshot = self.registry.snapshot();
         let (tools, states) = tools::of(&snapshot, &self.setups.states());
         let (running, waiting) = self.admission.load();
+        let project = self.project_status();
         let hidden = self.facts.hidden_peers.load(Ordering::Relaxed);
         Status {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
             uptime_seconds: self.facts.started.elapsed().as_secs(),
-            attention: self.attention(&tools, &states, &snapshot),
+            attention: self.attention(&tools, &states, &snapshot, &project),
             sockets: self.facts.sockets.clone(),
             metrics: self.facts.figures_at.get().map(ToString::to_string),
             peers: if hidden {
@@ -172,6 +174,7 @@ impl Broker {
             audit: self.audit.as_ref().map(|audit| AuditStatus::of(audit.state())),
             unclean_restarts: self.metrics.unclean_restarts_so_far(),
             tools,
+            project,
             problems: snapshot.problems.iter().map(ToString::to_string).collect(),
             left_behind,
         }
@@ -183,6 +186,7 @@ impl Broker {
         tools: &[ToolStatus],
         states: &[State],
         snapshot: &Snapshot,
+        project: &ProjectStatus,
     ) -> Vec<String> {
         let mut lines = Vec::new();
         if self.draining.is_cancelled() {
@@ -208,6 +212,7 @@ impl Broker {
         let others = snapshot.problems.iter().filter(|one| !one.tool.as_deref().is_some_and(known));
         lines.extend(others.map(|problem| format!("not in force: {problem}")));
         lines.extend(tools.iter().filter_map(ToolStatus::failed_setup));
+        lines.extend(project.attention());
         if self.facts.tree.contains("WEAK") {
             lines.push(format!("process trees: ended {}", self.facts.tree));
         }
@@ -238,7 +243,8 @@ impl Broker {
     /// Processes of calls that are over.
     async fn left_behind(&self) -> Vec<Daemon> {
         let census = self.executor.trees().census().await;
-        let running: HashSet<u32> = self.recent.numbers().into_iter().collect();
+        let running = self.recent.numbers().into_iter().chain(self.project.number());
+        let running: HashSet<u32> = running.collect();
         let mut left_behind: Vec<Daemon> = census
             .calls
             .iter()

@@ -115,6 +115,11 @@ impl Workspace {
         &self.first
     }
 
+    /// The root that was named first.
+    pub(super) fn first_root(&self) -> Option<&Root> {
+        self.roots.iter().find(|root| root.resolved() == self.first)
+    }
+
     /// The roots' names.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &std::path::Path> {
         self.roots.iter().map(Root::path)

@@ -6,9 +6,14 @@
 mod approvals;
 mod ask;
 mod audit;
+mod catalog;
 mod check;
 mod explain;
+mod host;
 mod link;
+#[cfg(feature = "manual")]
+mod manual;
+mod project;
 mod setup;
 mod sign;
 mod status;
@@ -41,7 +46,11 @@ pub(crate) fn run() -> ExitCode {
     {
         return sign::run(rest);
     }
-    let matches = match command().try_get_matches() {
+    #[cfg(not(feature = "manual"))]
+    let command = command();
+    #[cfg(feature = "manual")]
+    let command = command().subcommand(manual::command());
+    let matches = match command.try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {
             // clap's own text: help and version to stdout, the rest to stderr.
@@ -54,6 +63,18 @@ pub(crate) fn run() -> ExitCode {
         let weak = if weaken::POSSIBLE { " (test-weaken: for tests alone)" } else { "" };
         say(&format!("tool-server {}{weak}", env!("CARGO_PKG_VERSION")));
         return ExitCode::SUCCESS;
+    }
+    #[cfg(feature = "manual")]
+    if verb == manual::VERB {
+        return manual::run(arguments);
+    }
+    if verb == "host" {
+        return host::run(arguments);
+    }
+    if verb == "project"
+        && let Some(done) = project::alone(arguments)
+    {
+        return done;
     }
     let config = match config::load(arguments, &|name| std::env::var_os(name)) {
         Ok(config) => config,
@@ -73,11 +94,13 @@ pub(crate) fn run() -> ExitCode {
         "setup" => setup::run(&config, &rest(arguments)),
         "link" => link::run(&config, arguments),
         "audit" => audit::run(&config, arguments),
+        "catalog" => catalog::run(&config, arguments),
         "tools" | "status" | "health" | "reload" => {
             ask::run(&config, verb, arguments.get_flag("json"))
         }
         "approvals" => approvals::list(&config, arguments),
         "approve" | "deny" | "revoke" => approvals::answer(&config, verb, arguments),
+        "project" => project::run(&config, arguments),
         "metrics" => ask::run(&config, verb, false),
         _ => ExitCode::from(2),
     }
@@ -137,6 +160,7 @@ fn command() -> Command {
         ))
         .subcommand(ask("health", "Exit 0 if a server answers on the socket"))
         .subcommand(audit::command())
+        .subcommand(catalog::command())
         .subcommand(ask("reload", "Make the running server look at tools.d now (as SIGHUP does)"))
         .subcommand(
             ask("approvals", "Show the calls that wait for an answer, and the approvals that stand").arg(
@@ -201,6 +225,8 @@ fn command() -> Command {
                         .value_parser(clap::value_parser!(std::path::PathBuf)),
                 ),
         )
+        .subcommand(host::command())
+        .subcommand(project::command())
         .subcommand(Command::new("config").about("Print every setting, its value and its origin"))
         .subcommand(Command::new("version").about("Print the version"))
 }

@@ -25,6 +25,7 @@ fn lines(answer: &Value) -> Vec<String> {
     let tools = list(answer, "tools");
     let width = tools.iter().map(|tool| text(tool, "name").len()).max().unwrap_or_default();
     section(&mut lines, "tools:", tools.iter().flat_map(|one| tool(one, width)));
+    lines.extend(answer.get("project").and_then(project));
     lines.extend(list(answer, "sockets").iter().map(|socket| format!("socket: {}", own(socket))));
     match text(answer, "metrics") {
         "" => {}
@@ -44,6 +45,20 @@ fn lines(answer: &Value) -> Vec<String> {
         lines.push("(more than fits one answer: not all is shown)".to_owned());
     }
     lines
+}
+
+/// The project's own setup, where it has one.
+fn project(project: &Value) -> Option<String> {
+    let (state, script, why) =
+        (text(project, "state"), text(project, "script"), text(project, "why"));
+    let hash = text(project, "hash");
+    let hash = hash.get(..12).unwrap_or(hash);
+    match (state, why) {
+        ("none" | "", _) => None,
+        ("bad", why) => Some(format!("project: {why}")),
+        (state, "") => Some(format!("project: {script} {hash}: {state}")),
+        (state, why) => Some(format!("project: {script} {hash}: {state}: {why}")),
+    }
 }
 
 fn audit(audit: &Value) -> String {

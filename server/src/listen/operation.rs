@@ -11,7 +11,7 @@ use tool_protocol::{Code, Id, PROTOCOL, Refusal};
 
 use super::accept::Context;
 use crate::audit::Audit;
-use crate::broker::{Approvals, Peer};
+use crate::broker::{Approvals, Broker, Peer, ProjectError, render_script};
 
 /// How long an answer waits for something new.
 const LONG_POLL: Duration = Duration::from_secs(20);
@@ -53,6 +53,14 @@ pub(crate) async fn answer(
                 Refusal::new(Code::BadRequest, format!("the operation {op}: {error}"))
             })?;
             approvals(&context.broker.approvals, peer, op, asked).await?
+        }
+        "project" if context.rules.control => {
+            let asked: OfProject = serde_json::from_slice(object).map_err(|error| {
+                Refusal::new(Code::BadRequest, format!("the operation {op}: {error}"))
+            })?;
+            let (told, shown) = project(&context.broker, peer, &asked)?;
+            text = shown;
+            told
         }
         "metrics" if context.rules.control => {
             text = Some(context.broker.figures());
@@ -137,6 +145,37 @@ async fn approvals(
         _ => approvals.revoke(&approval)?,
     };
     Ok(json!({ "told": told }))
+}
+
+/// What an operation on the project's setup says beside its name.
+#[derive(Deserialize)]
+struct OfProject {
+    /// show, approve, deny, run.
+    #[serde(rename = "do")]
+    what: String,
+    /// A hash, or the beginning of one.
+    #[serde(default)]
+    hash: String,
+}
+
+fn project(
+    broker: &Broker,
+    peer: Peer,
+    asked: &OfProject,
+) -> Result<(Value, Option<String>), Refusal> {
+    let bad = |error: ProjectError| Refusal::new(Code::BadRequest, error.to_string());
+    let told = match asked.what.as_str() {
+        "show" => {
+            let (status, script) = broker.show_project().map_err(bad)?;
+            let status = serde_json::to_value(status).map_err(internal)?;
+            return Ok((status, script.as_ref().map(render_script)));
+        }
+        "approve" => broker.approve_project(&asked.hash, peer),
+        "deny" => broker.deny_project(&asked.hash, peer),
+        "run" => broker.repeat_project(peer),
+        _ => return Err(Refusal::new(Code::BadRequest, "show, approve, deny or run")),
+    };
+    Ok((json!({ "told": told.map_err(bad)? }), None))
 }
 
 fn tools(context: &Context) -> Value {

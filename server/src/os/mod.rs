@@ -9,6 +9,7 @@ mod child;
 mod clone3;
 pub(crate) mod descriptors;
 pub(crate) mod foreign;
+pub(crate) mod helper;
 pub(crate) mod identity;
 pub(crate) mod landlock;
 pub(crate) mod leader;

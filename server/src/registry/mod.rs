@@ -33,8 +33,8 @@ use tool_policy::NamePattern;
 pub(crate) use check::check;
 pub(crate) use name::ToolName;
 pub(crate) use reach::{DEVICES, SYSTEM, holds};
-pub(crate) use snapshot::{Change, Snapshot};
-pub(crate) use tool::{Origin, Tool};
+pub(crate) use snapshot::{Change, Problem, Snapshot};
+pub(crate) use tool::{EnvRules, Origin, Tool};
 
 use state::State;
 
