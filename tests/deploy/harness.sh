@@ -188,6 +188,8 @@ instance() {
     printf '[user]\n\tname = Ada\n\temail = ada@example.org\n' >"$CLAUDE_HOME/config/server/gitconfig"
     chown -R "$owner:$owner" "$CLAUDE_HOME/config" "$CLAUDE_HOME/sockets/$INSTANCE_ID" \
         "$CLAUDE_HOME/state/$INSTANCE_ID" "$PROJECT_DIR"
+    # Who has no root has all of it.
+    [[ $engine != rootless ]] || chown -R "$owner:$owner" "$CLAUDE_HOME"
     at_end+=("remove_instance $INSTANCE_ID")
 }
 
@@ -206,8 +208,11 @@ remove_instance() {
     return 0
 }
 
+# up [--profile NAME] [SERVICE...]
 up() {
-    compose up -d "$@" >"$work/up.log" 2>&1 || { cat "$work/up.log"; fail "compose up: $(tail -n 1 "$work/up.log")"; }
+    local profile=()
+    [[ ${1-} != --profile ]] || { profile=(--profile "$2"); shift 2; }
+    compose "${profile[@]}" up -d "$@" >"$work/up.log" 2>&1 || { cat "$work/up.log"; fail "compose up: $(tail -n 1 "$work/up.log")"; }
     eventually 30 in_server tool-server health
 }
 
