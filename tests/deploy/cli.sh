@@ -84,6 +84,9 @@ start_runs_both_and_stop_leaves_nothing_but_the_state() {
     expect 0 'No commits' cc exec git status
     expect 3 '' cc exec -- sh -c 'exit 3'
     expect 0 'confinement: ' cc status
+    expect 0 '^ask push-force ' cc explain git push --force origin main
+    expect 0 '' cc approvals
+    expect 0 'git status' cc audit
     script=$root/scripts/check-instances.sh expect 0 "^$id +healthy +clients: 1 +$work/started" cc
     expect 0 "== claude-$id-tools" cc logs
     # A run beside it does not take it down.
@@ -138,7 +141,7 @@ has() {
         grep -rqs "$1" /run /home /tmp /scratch /etc /var/lib /workspace' sh "$2"
 }
 
-each_key_of_env_is_in_one_container_alone() {
+the_env_file_is_split_by_service() {
     person
     project "$work/keys"
     local id name
@@ -231,6 +234,39 @@ the_project_of_another_user_is_run_as_him() {
 }
 
 # --- Without a program of this machine -------------------------------------------
+
+a_tool_is_added_and_taken_out_by_its_name() {
+    person
+    project "$work/tool"
+    expect 0 'runs, for' cc start
+    mkdir "$work/words"
+    printf 'binary = "/usr/bin/wc"\ndefault = "allow"\n' >"$work/words/tool.toml"
+    expect 0 '' cc tools add words --path "$work/words" --yes
+    [[ $(readlink "$(claude_home)/tools/bin/words") == tool-client ]] || fail "no link"
+    printf 'a b\n' >text
+    eventually 5 cc exec words -w text
+    expect 0 '^2 text' cc exec words -w text
+    expect 0 'words' cc tools list
+    expect 0 ' 0 errors' cc tools check
+    # Its program is not there: it says what to do, and the next build has it.
+    expect 0 'claude-container build' cc tools add jq
+    grep -Fxq jq "$(claude_home)/config/packages" || fail "the package is not noted"
+    expect 0 'removed' cc tools remove words jq
+    [[ ! -e $(claude_home)/tools/bin/words ]] || fail "the link is left"
+    ! grep -Fxq jq "$(claude_home)/config/packages" || fail "the package is still noted"
+}
+
+the_projects_own_setup_runs_in_the_agents_container() {
+    person
+    project "$work/hooked"
+    mkdir .claude-container
+    printf '{"setup":{"client":".claude-container/it.sh"}}\n' >.claude-container/config.json
+    printf 'touch prepared\n' >.claude-container/it.sh
+    expect 0 '^prepared$' cc run -- ls
+    printf '{"setup":{"client":"../elsewhere.sh"}}\n' >.claude-container/config.json
+    expect 1 'config.json is not well' cc run -- ls
+    nothing_runs "$(id_here)"
+}
 
 everything_comes_from_the_images_where_nothing_is_built() {
     person
@@ -468,7 +504,7 @@ every_verb_has_a_help_worth_reading() {
     home=$work/h
     mkdir "$home"
     local verb
-    for verb in run start stop exec status logs doctor tools project setup install build uninstall; do
+    for verb in run start stop exec status logs doctor tools project approvals setup install build uninstall; do
         expect 0 "^claude-container $verb" cc "$verb" --help
         (($(wc -l <<<"$output") >= 4)) || fail "$verb --help says little: $output"
         expect 0 "(^|[ ,|])$verb" cc --help
@@ -483,9 +519,11 @@ cases \
     doctor_finds_what_undermines_the_whole_in_the_agents_container \
     one_command_installs_and_runs_and_leaves_only_the_state \
     start_runs_both_and_stop_leaves_nothing_but_the_state \
-    each_key_of_env_is_in_one_container_alone
+    the_env_file_is_split_by_service
 long_cases \
     a_second_run_uses_the_server_and_the_last_one_takes_it_down \
+    a_tool_is_added_and_taken_out_by_its_name \
+    the_projects_own_setup_runs_in_the_agents_container \
     check_instances_fails_for_one_that_died \
     several_projects_run_at_once_and_see_nothing_of_each_other \
     a_failed_step_says_what_to_do_and_leaves_nothing_half_done \
