@@ -48,7 +48,7 @@ the_token_is_in_the_tools_container_alone() {
             read -r token || true
             [[ -n $token ]] || exit 1
             for file in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do
-                said=$(tr "\0" " " <"$file" 2>/dev/null) || continue
+                said=$({ tr "\0" " " <"$file"; } 2>/dev/null) || continue
                 [[ $said != *"$token"* ]] || echo "found: $file"
             done
             grep -raslF --exclude-dir=proc --exclude-dir=sys -f <(printf "%s" "$token") /
@@ -79,6 +79,7 @@ a_tool_that_is_added_while_they_run_is_on_the_agents_path() {
     expect 127 'not found' client 'upper a-z A-Z'
     mkdir "$definitions/.upper"
     printf 'binary = "/usr/bin/tr"\ndefault = "allow"\n' >"$definitions/.upper/tool.toml"
+    [[ $engine != rootless ]] || chown -R "$HOST_UID:$HOST_GID" "$definitions/.upper"
     mv "$definitions/.upper" "$definitions/upper"
     eventually 10 client 'command -v upper'
     expect 0 '^HELLO$' client 'echo hello | upper a-z A-Z'

@@ -188,6 +188,8 @@ instance() {
     printf '[user]\n\tname = Ada\n\temail = ada@example.org\n' >"$CLAUDE_HOME/config/server/gitconfig"
     chown -R "$owner:$owner" "$CLAUDE_HOME/config" "$CLAUDE_HOME/sockets/$INSTANCE_ID" \
         "$CLAUDE_HOME/state/$INSTANCE_ID" "$PROJECT_DIR"
+    # Who has no root has all of it.
+    [[ $engine != rootless ]] || chown -R "$owner:$owner" "$CLAUDE_HOME"
     at_end+=("remove_instance $INSTANCE_ID")
 }
 
