@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154,SC2164
+# shellcheck shell=bash disable=SC2154,SC2164,SC2034,SC2016
 # claude-container, as a person uses it: a home of its own for each case, projects of any
 # name, the images that are there.
 
@@ -343,7 +343,7 @@ each_engine_is_found_and_given_its_own_options() {
     fake_engines podman podman-compose docker
     expect 1 'the engine.s words are above' cc start
     # Nothing of the project's or the checkout's environment files is read.
-    grep -q "^podman-compose -f $root/compose.yaml -p claude-$(id_here) --env-file /dev/null up -d tool-server" "$RECORD" ||
+    grep -q "^podman-compose -f $root/compose.yaml -f $root/deploy/compose.root.yaml -p claude-$(id_here) --env-file /dev/null up -d tool-server" "$RECORD" ||
         fail "called otherwise: $(cat "$RECORD")"
     grep -Fxq 'SERVER_PROC=unmask=/proc/*' "$RECORD.env" || fail "$(cat "$RECORD.env")"
     grep -Fxq "SERVER_SECCOMP=$root/deploy/seccomp.json" "$RECORD.env" || fail "$(cat "$RECORD.env")"
@@ -361,6 +361,54 @@ each_engine_is_found_and_given_its_own_options() {
     cc_engine=lxc expect 1 'CLAUDE_ENGINE is podman or docker, not: lxc' cc start
     rm "$fakes/docker"
     expect 1 'CLAUDE_ENGINE is docker, which is not installed' cc start
+}
+
+# --- Other engines, for real -----------------------------------------------------------
+
+# What is the same with every engine, in a directory of the caller's: `cc` runs it.
+a_day_with_it() {
+    local id=$1
+    expect 7 '^committed' cc run -- \
+        sh -c 'git init -q && touch a && git add a && git commit -q -m x && echo committed && ls -ln && exit 7'
+    expect 0 'runs, for' cc start
+    expect 0 'nothing to commit' cc exec git status
+    expect 0 'nothing is wrong' cc doctor
+    grep -Eq "^ok +confinement: namespaces" <<<"$output" || fail "another level of confinement: $output"
+    expect 0 "$id +healthy +clients: 1" cc status --all
+    expect 0 'is stopped' cc stop
+    [[ -z $(engine ps -a --filter "name=^claude-$id" --format '{{.Names}}') ]] || fail "containers are left"
+    [[ -z $(engine network ls --filter "name=claude-$id" --format '{{.Name}}') ]] || fail "networks are left"
+}
+
+rootless_podman_runs_it_for_an_ordinary_user() {
+    start_rootless
+    local copy=$engine_home/copy
+    mkdir -p "$copy/bin" "$engine_home/p" "$engine_home/programs"
+    cp -r "$root/scripts" "$root/compose.yaml" "$root/deploy" "$root/tools.d" "$root/client" "$root/server" "$copy/"
+    cp "$bin/tool-server" "$bin/tool-client" "$copy/bin/"
+    printf '#!/bin/sh\nexec /usr/bin/python3 -m podman_compose "$@"\n' >"$engine_home/programs/podman-compose"
+    chmod 755 "$engine_home/programs/podman-compose"
+    chown -R "$engine_user:$engine_user" "$engine_home"/{copy,p,programs}
+    as_user git config --global user.name Ada
+    as_user git config --global user.email ada@example.org
+    cc() {
+        as_user env PATH="$engine_home/programs:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin" \
+            SERVER_IMAGE="$SERVER_IMAGE" CLAUDE_IMAGE="$CLAUDE_IMAGE" \
+            sh -c 'cd ~/p && exec ~/copy/scripts/claude-container "$@"' sh "$@" </dev/null
+    }
+    a_day_with_it "$("$bin/tool-server" host instance "$engine_home/p")"
+    [[ $(stat -c %U "$engine_home/p/a") == "$engine_user" ]] || fail "the file is another's: $(ls -l "$engine_home/p")"
+}
+
+dockers_engine_runs_it() {
+    start_docker
+    home=$work/h cc_engine=docker
+    mkdir -p "$home" "$work/p"
+    HOME=$home git config --global user.name Ada
+    HOME=$home git config --global user.email ada@example.org
+    cd "$work/p"
+    at_end+=('cc stop --all')
+    a_day_with_it "$(id_here)"
 }
 
 # --- doctor ------------------------------------------------------------------------
@@ -531,4 +579,6 @@ long_cases \
     the_project_of_another_user_is_run_as_him \
     everything_comes_from_the_images_where_nothing_is_built \
     uninstall_names_what_it_removes_and_keeps_the_state \
-    doctor_says_what_is_wrong_and_exits_1
+    doctor_says_what_is_wrong_and_exits_1 \
+    rootless_podman_runs_it_for_an_ordinary_user \
+    dockers_engine_runs_it
