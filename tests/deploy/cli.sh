@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154,SC2164,SC2034,SC2016
+# shellcheck shell=bash disable=SC2154,SC2164,SC2034,SC2016,SC2317
 # claude-container, as a person uses it: a home of its own for each case, projects of any
 # name, the images that are there.
 
