@@ -228,9 +228,10 @@ an_agent_without_a_network_asks_its_model_by_the_proxy() {
     # Tools work as ever.
     expect 0 'On branch' isolated 'git init -q && git status'
     # With the key there, the server's own start finds the shipped definition.
+    compose --profile isolated down >/dev/null 2>&1
     compose_root=$root
-    up --profile isolated tool-server
-    expect 0 'proxy' in_server tool-server status
+    up tool-server
+    expect 0 'proxy.sock' in_server tool-server status
     expect 0 'api.anthropic.com' in_server tool-server status
 }
 
