@@ -98,6 +98,7 @@ cd "$root"
 # The base image of tests/deploy takes a minute: it is made while cargo builds.
 if may_install; then
     tests/deploy/run.sh --base >"$scratch/base.log" 2>&1 &
+    base=$!
 fi
 
 # --- The checks --------------------------------------------------------------
@@ -175,7 +176,7 @@ shell_scripts() {
 
 # The two containers, with real podman; with --all, rootless and docker's engine too.
 deployed() {
-    local what="tests/deploy: the containers" status=0 options=() good=0 bad=0 left=0
+    local what="tests/deploy: the containers" status=0 options=() good=0 bad=0
     if $all; then
         options=(--all)
     fi
@@ -185,10 +186,11 @@ deployed() {
         return
     fi
     echo "\$ tests/deploy/run.sh ${options[*]}"
-    wait
+    # What was wrong with it, the cases say again.
+    wait "$base" || true
     cat "$scratch/base.log"
     tests/deploy/run.sh "${options[@]}" 2>&1 | tee "$scratch/deploy" || status=$?
-    read -r good bad left < <(
+    read -r good bad _ < <(
         sed -nE 's/^([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' "$scratch/deploy" | tail -n 1
     ) || true
     ((tests_passed += good, tests_failed += bad)) || true
