@@ -4,9 +4,9 @@
 #
 #   N passed, N failed, N skipped
 #
-# Passed are cargo's tests. Failed and skipped are cargo's tests and those of
-# the checks beside them that failed or could not be made. Status 0: nothing
-# failed.
+# Passed are cargo's tests and the cases of tests/deploy. Failed and skipped are
+# those, and of the checks beside them which failed or could not be made. Status 0:
+# nothing failed.
 #
 #   scripts/test.sh          the tests and checks
 #   scripts/test.sh --all    what takes long as well
@@ -109,6 +109,10 @@ need_cargo
 mapfile -t packages < <(missing_packages /usr/bin/git:git cc:gcc)
 ((${#packages[@]} == 0)) || die "nothing can be tested without these packages: ${packages[*]}: install them"
 cd "$root"
+# The base image of tests/deploy takes a minute: it is made while cargo builds.
+if may_install; then
+    tests/deploy/run.sh --base >"$scratch/base.log" 2>&1 &
+fi
 
 # --- The checks --------------------------------------------------------------
 
@@ -340,6 +344,38 @@ units() {
     systemd-analyze security --offline=true --threshold=45 deploy/systemd/tool-server.service | tail -n 1
 }
 
+# The two containers, with real podman; with --all, rootless and docker's engine too.
+deployed() {
+    local what="tests/deploy: the containers" status=0 options=() good=0 bad=0 left=0
+    if $all; then
+        options=(--all)
+    fi
+    heading "$what"
+    if ! may_install; then
+        skip "$what" "they need root and apt-get"
+        return
+    fi
+    echo "\$ tests/deploy/run.sh ${options[*]}"
+    wait
+    cat "$scratch/base.log"
+    tests/deploy/run.sh "${options[@]}" 2>&1 | tee "$scratch/deploy" || status=$?
+    read -r good bad left < <(
+        sed -nE 's/^([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' "$scratch/deploy" | tail -n 1
+    ) || true
+    ((tests_passed += good, tests_failed += bad)) || true
+    while read -r line; do
+        failed+=("test ${line%%:*}: tests/deploy")
+    done < <(sed -n 's/^not ok //p' "$scratch/deploy")
+    while read -r line; do
+        skipped+=("$line")
+    done < <(sed -n 's/^skipped //p' "$scratch/deploy")
+    if ((status != 0 && bad == 0)); then
+        failed+=("tests/deploy ended with status $status")
+    elif ((bad == 0)); then
+        proven+=("$what: $good cases")
+    fi
+}
+
 # git's own tests: a choice of a minute, or all that are listed.
 git_suite() {
     local what="git's own tests cannot tell tool-client from git" status=0 options=(--quick)
@@ -398,6 +434,7 @@ lints || true
 release_build || true
 if [[ ${failed[*]-} != *"cargo build --release"* ]]; then
     tests || true
+    deployed || true
     git_suite || true
     shell_scripts || true
     deployment_files || true

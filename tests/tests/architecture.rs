@@ -249,6 +249,13 @@ fn every_test_that_a_document_names_exists() {
         }
     }
     assert!(tests.contains("every_test_that_a_document_names_exists"));
+    // The cases of tests/deploy are functions of the shell.
+    for path in files(&project().join("tests/deploy"), ".sh") {
+        let text = read(&path);
+        let named = text.lines().filter_map(|line| line.strip_suffix("() {"));
+        tests.extend(named.map(str::to_owned));
+    }
+    assert!(tests.contains("stopping_leaves_nothing"));
     let mut documents = files(&project().join("docs"), ".md");
     documents.extend(
         ["README.md", "SECURITY.md"]

@@ -125,6 +125,8 @@ async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<
         broker.facts.figures_at.set(address).ok();
         tokio::spawn(scrape.serve(Arc::clone(&broker)));
     }
+    // Whoever is answered finds them.
+    keep_links(config, &broker);
     let door = door.open(Arc::clone(&broker), closed.clone())?;
     tell_the_start(config, &broker, limits.connections);
     let tools: Vec<_> = broker.registry.snapshot().tools.values().cloned().collect();
@@ -214,7 +216,6 @@ fn tell_the_start(config: &Config, broker: &Broker, connections: usize) {
             warn!(tool = tool.name, "{warning}");
         }
     }
-    keep_links(config, broker);
 }
 
 /// Waits for a signal that stops the server. One descriptor hears all signals:
