@@ -346,7 +346,7 @@ units() {
 
 # The two containers, with real podman; with --all, rootless and docker's engine too.
 deployed() {
-    local what="tests/deploy: the containers" status=0 options=() good=0 bad=0 left=0
+    local what="tests/deploy: the containers" status=0 options=() good=0 bad=0
     if $all; then
         options=(--all)
     fi
@@ -359,7 +359,7 @@ deployed() {
     wait
     cat "$scratch/base.log"
     tests/deploy/run.sh "${options[@]}" 2>&1 | tee "$scratch/deploy" || status=$?
-    read -r good bad left < <(
+    read -r good bad _ < <(
         sed -nE 's/^([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' "$scratch/deploy" | tail -n 1
     ) || true
     ((tests_passed += good, tests_failed += bad)) || true
