@@ -32,7 +32,14 @@ esac
 (($# <= 1)) || die "too many arguments; see scripts/test.sh --help"
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/tool-tests.XXXXXX")
-trap 'rm -rf -- "$scratch"' EXIT
+# What was begun beside is ended: it does not hear the terminal.
+end() {
+    local beside
+    mapfile -t beside < <(jobs -p)
+    ((${#beside[@]} == 0)) || kill "${beside[@]}" 2>/dev/null || true
+    rm -rf -- "$scratch"
+}
+trap end EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
