@@ -158,10 +158,15 @@ lints() {
     fi
 }
 
-# What takes long and needs one core: it runs beside the rest.
-long=(attacks audit_crash rules_day rules_refused weakened)
-# What depends on who is faster, or measures: it runs when nothing else does.
-alone=(client_costs terminal_ends terminals transparent_signals twins_terminal wire_terminals)
+# Most of what tests do is to wait for each other's ends: three programs at a time. Those
+# that take longest begin first.
+workers=3
+long=(attacks audit_crash weakened twins twins_spaces approvals npm_registry)
+# What depends on who is faster, measures, or uses a machine up: it runs when nothing
+# else does.
+alone=(cgroup_limits client_costs exhaustion_descriptors exhaustion_disk exhaustion_memory
+    exhaustion_processes limits reliability_limits terminal_ends terminals transparent_signals
+    twins_terminal wire_terminals)
 
 # Where the test programs are: NAME, directory, path, a line each.
 programs() {
@@ -177,22 +182,33 @@ for line in sys.stdin:
 ' | sort -k3,3 -k2,2 >"$scratch/programs"
 }
 
-# lane NAME: the test programs that are read, one after another. What each says comes
-# out when it has ended, so that those of another lane are not between.
-lane() {
-    local name source there program status=0
-    while IFS=$'\t' read -r name source there program; do
-        (cd "$there" && exec "$program" </dev/null) >"$scratch/lane.$1" 2>&1 || {
+# worker LIST: runs test programs of the list until there is none. What each says comes
+# out when it has ended, so that those of another one are not between.
+worker() {
+    local list=$1 line name source there program status=0
+    while line=$(next "$list"); do
+        IFS=$'\t' read -r name source there program <<<"$line"
+        # In the background a shell lets SIGINT be ignored, which tests send.
+        (cd "$there" && exec env --default-signal=INT,QUIT "$program" </dev/null) >"$scratch/said.$BASHPID" 2>&1 || {
             status=1
-            printf '\nerror: test failed: %s, %s\n' "$there" "$source" >>"$scratch/lane.$1"
+            printf '\nerror: test failed: %s, %s\n' "$there" "$source" >>"$scratch/said.$BASHPID"
         }
         {
             flock 9
-            printf '     Running %s (%s)\n' "$source" "$program"
-            cat "$scratch/lane.$1"
+            printf '     Running %s: %s (%s)\n' "$name" "$source" "$program"
+            cat "$scratch/said.$BASHPID"
         } 9>>"$scratch/lock"
     done
     return "$status"
+}
+
+# Takes the first line of a list away, and prints it.
+next() {
+    {
+        flock 8
+        head -n 1 "$1" | grep . || return
+        sed -i 1d "$1"
+    } 8>>"$scratch/next"
 }
 
 in_list() {
@@ -203,7 +219,7 @@ in_list() {
 }
 
 run_programs() {
-    local status=0 name rest beside
+    local status=0 name rest beside number
     programs || status=$?
     cat "$scratch/build"
     ((status == 0)) || return "$status"
@@ -224,11 +240,14 @@ run_programs() {
             printf '%s\t%s\n' "$name" "$rest" >>"$scratch/other"
         fi
     done <"$scratch/programs"
-    lane long <"$scratch/long" &
-    beside=$!
-    lane other <"$scratch/other" || status=$?
-    wait "$beside" || status=$?
-    lane alone <"$scratch/alone" || status=$?
+    cat "$scratch/other" >>"$scratch/long"
+    beside=()
+    for ((number = 0; number < workers; number++)); do
+        worker "$scratch/long" &
+        beside+=("$!")
+    done
+    for number in "${beside[@]}"; do wait "$number" || status=$?; done
+    worker "$scratch/alone" || status=$?
     cargo test --workspace --doc --no-fail-fast || status=$?
     unset TOOL_BIN_DIR
     return "$status"
@@ -268,7 +287,7 @@ run_tests() {
 
 tests() {
     heading "the tests"
-    echo "\$ cargo test --workspace, its programs two at a time"
+    echo "\$ cargo test --workspace, three programs at a time"
     if run_tests; then
         proven+=("cargo test --workspace: $tests_passed tests")
     fi
