@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2154,SC2016,SC2030,SC2031,SC2034
 # The two containers of compose.yaml: what works in them, and what is not in the agent's.
 # other_engines.sh runs most of it with other engines.
 
@@ -14,7 +14,7 @@ a_day_of_git_works_and_the_push_has_the_token() {
     expect 0 '' client 'cd project && printf "one\n" >a && git add a && git commit -q -m "First words"'
     expect 0 'Ada <ada@example.org>' client 'cd project && git log --format="%an <%ae>"'
     expect 0 'new branch' client 'cd project && git push origin HEAD:refs/heads/first 2>&1'
-    expect 0 'First words' git -c safe.directory='*' -C "$work/hub/ada/project.git" log --format=%s first
+    expect 0 'First words' at_forge log --format=%s first
     # Without the token the host takes nothing. It is read anew for each call.
     printf 'wrong\n' >"$CLAUDE_HOME/config/secrets/github_token"
     expect 128 '' client 'cd project && git push origin HEAD:refs/heads/second 2>&1'
@@ -36,20 +36,28 @@ the_token_is_in_the_tools_container_alone() {
         GIT_TRACE_CURL=1 git push origin HEAD:refs/heads/first 2>&1"
     if grep -qF "$token" <<<"$output"; then fail "the token is in what the tool printed"; fi
     # It was used, and it is there where the tools are.
-    expect 0 'refs/heads/first' git -c safe.directory='*' -C "$work/hub/ada/project.git" for-each-ref
+    expect 0 'refs/heads/first' at_forge for-each-ref
     expect 0 "$token" in_server cat /run/secrets/github_token
     # What was said.
     grep -aq refs/heads/first "$work/said" || fail "the relay has not heard the call"
     if grep -aqF "$token" "$work/said"; then fail "the token went over the socket"; fi
-    # What is in the agent's container, for its user and for root there.
+    # What is in the agent's container, for its user and for root there. The token is in no
+    # command line of those that look.
     for who in "$HOST_UID:$HOST_GID" 0:0; do
-        expect 0 '^looked$' engine exec -i --user "$who" "claude-$INSTANCE_ID" bash -c '
-            token=$1
-            cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | grep -aF "$token" | tr "\0" " " | grep -v " bash -c" && echo found in /proc
-            grep -raslF --exclude-dir=proc --exclude-dir=sys -- "$token" / && echo found in files
+        printf '%s' "$token" | engine exec -i --user "$who" "claude-$INSTANCE_ID" bash -c '
+            read -r token || true
+            [[ -n $token ]] || exit 1
+            for file in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do
+                said=$(tr "\0" " " <"$file" 2>/dev/null) || continue
+                [[ $said != *"$token"* ]] || echo "found: $file"
+            done
+            grep -raslF --exclude-dir=proc --exclude-dir=sys -f <(printf "%s" "$token") /
             ls /run/secrets /var/lib/tool-server /etc/tool-server 2>/dev/null
-            echo looked' sh "$token"
+            echo looked' >"$work/found" 2>&1 || true
+        [[ $(cat "$work/found") == looked ]] || fail "in the agent's container: $(cat "$work/found")"
     done
+    # The same look finds what is there.
+    expect 0 '/scratch/here' client "printf '%s' there >/scratch/here && grep -raslF -f <(printf there) /scratch"
     # Nor in what is on the host for it.
     if grep -raqF "$token" "$CLAUDE_HOME/state/$INSTANCE_ID" "$CLAUDE_HOME/tools" "$sockets" "$PROJECT_DIR"; then
         fail "the token is in a directory that the agent's container has"
@@ -94,7 +102,8 @@ an_agent_reaches_no_other_instance() {
     if grep -q "$other" <<<"$output"; then fail "it sees the other's socket"; fi
     expect 0 '^none$' client 'ls /workspace; ls -d /run/sockets/../sockets/* | grep -v two | grep -v bin; echo none'
     # By the network neither: nothing listens where the tools are.
-    expect 0 '^none$' in_server sh -c 'cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk "\$4 == \"0A\"" ; echo none'
+    # (At 127.0.0.11 docker's resolver does, for the container itself.)
+    expect 0 '^none$' in_server sh -c 'cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk "\$4 == \"0A\" && \$2 !~ /7F:/" ; echo none'
     [[ $output == none ]] || fail "something listens: $output"
     # And a call of the one is not in the other's workspace.
     use one
@@ -189,6 +198,8 @@ without_a_server_the_client_says_what_is_wrong() {
     expect 0 '30' grep -o 'TOOL_WAIT:-30' "$root/client/entrypoint.sh"
 }
 
+logged() { engine logs "claude-$INSTANCE_ID" 2>&1 | grep "$1"; }
+
 # setup.client: before the agent, in the workspace; where it fails the agent does not start.
 the_projects_setup_runs_before_the_agent() {
     instance setup
@@ -199,7 +210,7 @@ the_projects_setup_runs_before_the_agent() {
     compose down >/dev/null 2>&1
     printf '#!/bin/sh\nexit 3\n' >"$PROJECT_DIR/setup.sh"
     up
-    eventually 10 sh -c "$(declare -f engine as_user 2>/dev/null); engine=$engine docker_socket=$docker_socket; engine logs claude-$INSTANCE_ID 2>&1 | grep 'ended with status 3'"
+    eventually 10 logged "ended with status 3"
 }
 
 # Whoever owns the project; without a line in /etc/passwd ssh-keygen would not work.
@@ -244,7 +255,7 @@ a_project_of_roots_is_worked_on_without_a_capability() {
 
 with_one_capability_roots_project_has_namespaces_too() {
     instance capable 0
-    compose -f "$root/deploy/compose.root.yaml" up -d >"$work/up.log" 2>&1 || fail "compose up: $(tail -n 1 "$work/up.log")"
+    compose -f "$compose_root/deploy/compose.root.yaml" up -d >"$work/up.log" 2>&1 || fail "compose up: $(tail -n 1 "$work/up.log")"
     eventually 30 in_server tool-server health
     expect 0 '^confinement: namespaces' in_server tool-server status
     # The server's alone.

@@ -67,10 +67,11 @@ give_up() {
 
 wanted=(podman:podman runc:runc crun:crun /usr/lib/podman/netavark:netavark
     /usr/lib/podman/aardvark-dns:aardvark-dns newuidmap:uidmap catatonit:catatonit
-    iptables:iptables debootstrap:debootstrap git:git python3:python3 tar:tar)
+    iptables:iptables debootstrap:debootstrap git:git python3:python3
+    tar:tar)
 if $all; then
-    wanted+=(dockerd:docker.io docker-compose:docker-compose slirp4netns:slirp4netns
-        fuse-overlayfs:fuse-overlayfs setpriv:util-linux)
+    wanted+=(dockerd:docker.io docker:docker.io docker-compose:docker-compose
+        slirp4netns:slirp4netns setpriv:util-linux useradd:passwd /usr/bin/python3:python3)
 fi
 mapfile -t packages < <(missing_packages "${wanted[@]}")
 if ((${#packages[@]} > 0)); then
@@ -129,8 +130,9 @@ bin=$(target_dir)/release
 
 # build KIND ARGUMENT...: the project's own Containerfile. The context is a copy of what
 # it takes, with the programs that are there: nobody else's .prebuilt.
-SERVER_IMAGE=localhost/tool-broker-test-server:latest
-CLAUDE_IMAGE=localhost/tool-broker-test-client:latest
+tag=$(printf '%s' "$deploy" | cksum | cut -d ' ' -f 1)
+SERVER_IMAGE=localhost/tool-broker-test-server:$tag
+CLAUDE_IMAGE=localhost/tool-broker-test-client:$tag
 build() {
     local kind=$1 image=$2 context=$deploy/context
     shift 2
@@ -159,10 +161,13 @@ trap 'exit 143' TERM
 # In a shell of its own, so that `set -e` holds in it.
 run_case() {
     local file=$1 name=$2 status=0 why began=$SECONDS
-    mkdir "$scratch/$name"
-    chmod 0755 "$scratch/$name"
+    # Short: a socket's path has at most 107 bytes.
+    local work=$scratch/$((passed + failed + skipped))
+    export work
+    mkdir "$work"
+    chmod 0755 "$work"
     # shellcheck disable=SC2016
-    work=$scratch/$name timeout --kill-after=30 600 bash -c '
+    timeout --kill-after=30 600 bash -c '
         set -euo pipefail
         umask 022
         source "$1/harness.sh"
@@ -185,7 +190,7 @@ run_case() {
             ((failed += 1))
             ;;
     esac
-    rm -rf -- "${scratch:?}/$name"
+    rm -rf -- "$work"
 }
 
 for file in "${files[@]}"; do

@@ -1,104 +1,16 @@
 //! The catalog, and taking definitions into tools.d: the real verb, the registry's own
-//! check, real git repositories, hostile ones too.
+//! check, a running server.
+
+mod catalog_help;
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
-use serde_json::{Value, json};
+use catalog_help::{GOOD, catalog, copied, folder, installed, names, state, text, verb};
+use serde_json::Value;
 use tool_broker_tests::setup::mode;
-use tool_broker_tests::terminal::OnTerminal;
-use tool_broker_tests::{Outcome, Server, Setup, project, run, skipped};
-
-const GOOD: &str =
-    "description = \"a tool of a test\"\nbinary = \"/bin/echo\"\ndefault = \"allow\"\n";
-
-/// `tool-server catalog WORDS…` with the project's catalog.
-fn verb(setup: &Setup, words: &[&str]) -> Command {
-    let mut command = setup.verb(&[&["catalog"], words].concat());
-    command.env("TOOL_CATALOG", project().join("catalog"));
-    command
-}
-
-fn catalog(setup: &Setup, words: &[&str]) -> Outcome {
-    run(&mut verb(setup, words), b"")
-}
-
-/// What is in tools.d, hidden names too.
-fn names(setup: &Setup) -> Vec<String> {
-    let entries = fs::read_dir(setup.path("tools.d")).expect("tools.d");
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
-        .collect();
-    names.sort();
-    names
-}
-
-fn installed(setup: &Setup, name: &str, file: &str) -> PathBuf {
-    setup.path("tools.d").join(name).join(file)
-}
-
-/// The state that `list` tells of a name.
-fn state(setup: &Setup, name: &str) -> String {
-    let said: Value =
-        serde_json::from_str(&catalog(setup, &["list", "--json"]).success()).expect("JSON");
-    let tools = said["tools"].as_array().expect("tools").clone();
-    let found = tools.iter().find(|tool| tool["name"] == json!(name));
-    found.map_or("nothing", |tool| tool["state"].as_str().expect("a state")).to_owned()
-}
-
-/// A copy of the catalog and of what ships, to be changed.
-fn copied(setup: &Setup) -> PathBuf {
-    for name in ["catalog", "tools.d"] {
-        let to = setup.path("copy").join(name);
-        fs::create_dir_all(to.parent().expect("a parent")).expect("mkdir");
-        let done =
-            Command::new("cp").arg("-r").arg(project().join(name)).arg(&to).status().expect("cp");
-        assert!(done.success());
-    }
-    setup.path("copy/catalog")
-}
-
-/// A folder with a definition, somewhere else.
-fn folder(setup: &Setup, name: &str, files: &[(&str, &str)]) -> PathBuf {
-    for (file, text) in files {
-        setup.file(format!("{name}/{file}"), text, 0o644);
-    }
-    setup.path(name)
-}
-
-/// A repository with one commit of what is in it.
-fn repository(setup: &Setup, name: &str, files: &[(&str, &str)]) -> PathBuf {
-    let path = folder(setup, name, files);
-    git(&path, &["init", "--quiet", "--initial-branch=main", "."]);
-    commit(&path);
-    path
-}
-
-fn commit(path: &Path) -> String {
-    git(path, &["add", "--all"]);
-    git(path, &["commit", "--quiet", "--allow-empty", "-m", "a commit"]);
-    git(path, &["rev-parse", "HEAD"]).trim_end().to_owned()
-}
-
-fn git(path: &Path, words: &[&str]) -> String {
-    let mut git = Command::new("git");
-    git.current_dir(path).env("HOME", path).env("GIT_CONFIG_GLOBAL", "/dev/null");
-    git.args([
-        "-c",
-        "user.name=T",
-        "-c",
-        "user.email=t@example.com",
-        "-c",
-        "core.hooksPath=/dev/null",
-    ]);
-    run(git.args(["-c", "protocol.file.allow=always"]).args(words), b"").success()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a path of text")
-}
+use tool_broker_tests::{Server, Setup, project, run, skipped};
 
 #[test]
 fn every_definition_of_the_catalog_loads_and_its_index_is_true() {
@@ -190,6 +102,19 @@ fn a_tool_of_the_catalog_is_in_force_without_a_restart() {
 }
 
 #[test]
+fn a_server_is_told_by_a_socket_whose_name_is_longer_than_the_kernel_takes() {
+    let server = Server::start(|_| ());
+    let deep = server.path("d".repeat(100)).join("e".repeat(60));
+    fs::create_dir_all(&deep).expect("mkdir");
+    std::os::unix::fs::symlink(server.path("run"), deep.join("run")).expect("symlink");
+    let socket = deep.join("run/control.sock");
+    let path = folder(&server, "mine", &[("tool.toml", GOOD)]);
+    let words = ["add", "mine", "--path", text(&path), "--yes", "--server", text(&socket)];
+    let said = catalog(&server, &words).success();
+    assert!(said.contains("in force in the running server"), "{said}");
+}
+
+#[test]
 fn packages_are_noted_for_the_image_until_no_tool_needs_them() {
     let server = Server::start(|_| ());
     let file = server.path("config/packages");
@@ -217,14 +142,14 @@ fn packages_are_noted_for_the_image_until_no_tool_needs_them() {
     let said = with("three", "[\"coreutils\"]", "/bin/echo");
     assert!(!said.contains("noted"), "{said}");
     // What a person wrote stays.
-    fs::write(&file, "# mine\nvim\nsome-package\nshared\n").expect("write");
+    fs::write(&file, "vim\nsome-package\nshared\n").expect("write");
     let remove =
         |name: &str| catalog(&server, &["remove", name, "--packages-file", text(&file)]).success();
     let said = remove("one");
     assert!(said.contains("shared stays"), "{said}");
-    assert_eq!(lines(), "# mine\nvim\nshared\n");
+    assert_eq!(lines(), "vim\nshared\n");
     remove("two");
-    assert_eq!(lines(), "# mine\nvim\n");
+    assert_eq!(lines(), "vim\n");
     // Without a server nobody knows: it is noted.
     let setup = Setup::new();
     let words = ["add", "jq", "--packages-file", "packages"];
@@ -368,274 +293,6 @@ fn what_was_left_by_a_run_that_was_killed_goes_with_the_next() {
     setup.file("tools.d/.catalog-abcdef/jq/tool.toml", "half", 0o644);
     catalog(&setup, &["add", "jq"]).success();
     assert_eq!(names(&setup), ["jq", "sh"]);
-}
-
-#[test]
-fn a_definition_from_a_folder_is_shown_before_it_is_taken() {
-    let setup = Setup::new();
-    let script = "#!/bin/sh\n# \u{1b}[2J\u{202e}hidden\ntouch canary\n";
-    let gate = "[[gate]]\nadapter = \"http\"\nhosts = [\"evil.example.com\"]\n";
-    let files = [
-        ("tool.toml", &*format!("{GOOD}packages = [\"some-package\"]\n{gate}")),
-        ("setup.sh", script),
-        ("restricted.sh", "echo wrapped\n"),
-    ];
-    let path = folder(&setup, "from", &files);
-    let said = catalog(&setup, &["add", "t", "--path", text(&path)]);
-    assert_eq!(said.code(), Some(1), "{said:?}");
-    assert!(said.err().contains("is not taken"), "{said:?}");
-    for shown in [
-        "| touch canary",
-        "\\u{1b}[2J\\u{202e}hidden",
-        "--- restricted.sh",
-        "| echo wrapped",
-        "http evil.example.com",
-        "packages:    some-package",
-    ] {
-        assert!(said.out().contains(shown), "{shown}: {said:?}");
-    }
-    assert_eq!(names(&setup), ["sh"]);
-    // A person answers, on a terminal.
-    let mut command = verb(&setup, &["add", "t", "--path", text(&path)]);
-    command.env("TERM", "dumb");
-    let mut terminal = OnTerminal::start(command);
-    terminal.shows("Take t into tools.d? [y/N]");
-    terminal.type_text("n\n");
-    assert_eq!(terminal.wait().code(), Some(1));
-    assert_eq!(names(&setup), ["sh"]);
-    let mut command = verb(&setup, &["add", "t", "--path", text(&path)]);
-    command.env("TERM", "dumb");
-    let mut terminal = OnTerminal::start(command);
-    terminal.shows("Take t into tools.d? [y/N]");
-    terminal.type_text("y\n");
-    assert_eq!(terminal.wait().code(), Some(0), "{}", terminal.screen());
-    assert_eq!(fs::read_to_string(installed(&setup, "t", "setup.sh")).expect("setup.sh"), script);
-    assert_eq!(state(&setup, "t"), "installed from elsewhere");
-    assert!(!setup.path("canary").exists() && !path.join("canary").exists());
-}
-
-#[test]
-fn a_definition_from_a_repository_is_that_of_the_commit() {
-    let setup = Setup::new();
-    let path = repository(
-        &setup,
-        "repository",
-        &[("tool.toml", GOOD), ("README.md", "read me\n"), ("deep/other/tool.toml", GOOD)],
-    );
-    let url = format!("file://{}", path.display());
-    let first = git(&path, &["rev-parse", "HEAD"]).trim_end().to_owned();
-    // Without a commit the present one is shown, and not taken.
-    let said = catalog(&setup, &["add", "t", "--url", &url]);
-    assert_eq!(said.code(), Some(1), "{said:?}");
-    assert!(said.err().contains(&format!("--commit {first} --yes")), "{said:?}");
-    assert!(said.out().contains("| read me"), "{said:?}");
-    // Nor without looking.
-    assert_eq!(catalog(&setup, &["add", "t", "--url", &url, "--yes"]).code(), Some(2));
-    assert_eq!(names(&setup), ["sh"]);
-    // The branch goes on; the commit is what was looked at.
-    fs::write(path.join("tool.toml"), format!("{GOOD}# later\n")).expect("write");
-    let later = commit(&path);
-    catalog(&setup, &["add", "t", "--url", &url, "--commit", &first, "--yes"]).success();
-    assert_eq!(fs::read_to_string(installed(&setup, "t", "tool.toml")).expect("t"), GOOD);
-    let origin = fs::read_to_string(installed(&setup, "t", ".origin.json")).expect("origin");
-    assert!(origin.contains(&first) && origin.contains(&url), "{origin}");
-    assert_eq!(state(&setup, "t"), "installed from elsewhere");
-    assert!(catalog(&setup, &["list"]).success().contains(&first));
-    // A later one replaces what nobody changed.
-    catalog(&setup, &["add", "t", "--url", text(&path), "--commit", &later, "--yes"]).success();
-    assert!(
-        fs::read_to_string(installed(&setup, "t", "tool.toml")).expect("t").ends_with("# later\n")
-    );
-    // A folder, and the tool's name as one.
-    catalog(
-        &setup,
-        &["add", "u", "--url", &url, "--commit", &first, "--yes", "--folder", "deep/other"],
-    )
-    .success();
-    let said = catalog(
-        &setup,
-        &["add", "v", "--url", &url, "--commit", &first, "--yes", "--folder", "nowhere"],
-    );
-    assert!(said.refused(1).contains("neither tool.toml nor tool.json"));
-    // A commit that is not there.
-    let absent = "0123456789012345678901234567890123456789";
-    catalog(&setup, &["add", "w", "--url", &url, "--commit", absent, "--yes"]).refused(1);
-    assert_eq!(names(&setup), ["sh", "t", "u"]);
-    // The running server sees the same.
-    let check = run(&mut setup.verb(&["check"]), b"");
-    assert!(check.out().contains("ok: t ") && check.out().contains("ok: u "), "{check:?}");
-}
-
-/// A configuration of the user's that would run the canary by everything that git knows.
-fn trap(setup: &Setup) -> (PathBuf, PathBuf) {
-    let canary = setup.path("canary");
-    let script = setup.file("trap.sh", format!("#!/bin/sh\ntouch {}\n", canary.display()), 0o755);
-    for hook in
-        ["post-checkout", "reference-transaction", "post-merge", "pre-auto-gc", "post-index-change"]
-    {
-        setup.file(
-            format!("templates/hooks/{hook}"),
-            format!("#!/bin/sh\ntouch {}\n", canary.display()),
-            0o755,
-        );
-    }
-    let (script, hooks) = (script.display(), setup.path("templates"));
-    let hooks = hooks.display();
-    let config = format!(
-        "[init]\n\ttemplateDir = {hooks}\n[core]\n\thooksPath = {hooks}/hooks\n\tfsmonitor = {script}\n\
-         [filter \"trap\"]\n\tsmudge = {script}\n\tprocess = {script}\n\trequired = true\n\
-         [filter \"lfs\"]\n\tsmudge = {script}\n\tprocess = {script}\n\
-         [credential]\n\thelper = !{script}\n[uploadpack]\n\tpackObjectsHook = {script}\n\
-         [submodule]\n\trecurse = true\n[diff]\n\texternal = {script}\n[core]\n\tsshCommand = {script}\n"
-    );
-    setup.file("home/.gitconfig", config, 0o644);
-    (canary, setup.path("home"))
-}
-
-#[test]
-fn nothing_of_a_repository_and_of_gits_own_settings_is_run() {
-    let setup = Setup::new();
-    let (canary, home) = trap(&setup);
-    let run_it = format!("#!/bin/sh\ntouch {}\n", canary.display());
-    let path = repository(
-        &setup,
-        "hostile",
-        &[
-            ("tool.toml", GOOD),
-            ("setup.sh", &run_it),
-            ("restricted.sh", &run_it),
-            (".gitattributes", "* filter=trap\n*.sh filter=lfs\n"),
-            (".gitmodules", "[submodule \"x\"]\n\tpath = sub\n\turl = ../x\n"),
-        ],
-    );
-    // What the repository's own server side would run.
-    git(
-        &path,
-        &["config", "uploadpack.packObjectsHook", &setup.path("trap.sh").display().to_string()],
-    );
-    git(&path, &["config", "core.hooksPath", &setup.path("templates/hooks").display().to_string()]);
-    let at = git(&path, &["rev-parse", "HEAD"]).trim_end().to_owned();
-    for words in [&["show", "t", "--url"][..], &["add", "t", "--commit", &at, "--yes", "--url"]] {
-        let mut command = verb(&setup, &[words, &[text(&path)]].concat());
-        command.env("HOME", &home).env("XDG_CONFIG_HOME", &home);
-        run(&mut command, b"").success();
-        assert!(!canary.exists(), "{words:?}");
-    }
-    // As it is in the commit: no filter, no change of lines.
-    assert_eq!(fs::read_to_string(installed(&setup, "t", "restricted.sh")).expect("taken"), run_it);
-    assert!(!installed(&setup, "t", ".gitattributes").exists());
-}
-
-#[test]
-fn hostile_repositories_leave_nothing_in_tools_d() {
-    let setup = Setup::new();
-    let refused = |path: &Path, message: &str, more: &[&str]| {
-        let at = git(path, &["rev-parse", "HEAD"]).trim_end().to_owned();
-        let words = ["add", "t", "--commit", &at, "--yes", "--url", text(path)];
-        let said = run(&mut verb(&setup, &[&words[..], more].concat()), b"");
-        assert_eq!(said.code(), Some(1), "{message}: {said:?}");
-        assert!(said.err().contains(message), "{message}: {said:?}");
-        assert_eq!(names(&setup), ["sh"], "{message}");
-    };
-    // A link to what is not theirs.
-    let path = repository(&setup, "link", &[("tool.toml", GOOD)]);
-    symlink("/etc/passwd", path.join("setup.sh")).expect("symlink");
-    commit(&path);
-    refused(&path, "setup.sh is a symlink", &[]);
-    // The definition itself, and its folder.
-    let path = repository(&setup, "linked", &[("real/tool.toml", GOOD)]);
-    symlink("real", path.join("t")).expect("symlink");
-    symlink("real/tool.toml", path.join("tool.toml")).expect("symlink");
-    commit(&path);
-    refused(&path, "neither tool.toml nor tool.json", &[]);
-    refused(&path, "neither tool.toml nor tool.json", &["--folder", "t"]);
-    // A submodule.
-    let other = repository(&setup, "other", &[("x", "y")]);
-    let path = repository(&setup, "modules", &[("tool.toml", GOOD)]);
-    git(&path, &["submodule", "--quiet", "add", text(&other), "sub"]);
-    commit(&path);
-    refused(&path, "sub is no regular file", &[]);
-    // One file that is too large, and all of it.
-    let path =
-        repository(&setup, "large", &[("tool.toml", GOOD), ("big", &"x".repeat(300 * 1024))]);
-    refused(&path, "big has 307200 bytes", &[]);
-    let many: Vec<(String, String)> =
-        (0..6).map(|n| (format!("f{n}"), "y".repeat(200 * 1024))).collect();
-    let mut files: Vec<(&str, &str)> =
-        many.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-    files.push(("tool.toml", GOOD));
-    refused(&repository(&setup, "heavy", &files), "bytes together", &[]);
-    // What cannot be shown.
-    let path = repository(&setup, "binary", &[("tool.toml", GOOD)]);
-    fs::write(path.join("restricted"), b"\x7fELF\xff\xfe").expect("write");
-    commit(&path);
-    refused(&path, "restricted is not UTF-8 text", &[]);
-    let path = repository(&setup, "names", &[("tool.toml", GOOD), ("a\nname", "x")]);
-    refused(&path, "is no plain name for a file", &[]);
-    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
-    refused(
-        &repository(&setup, "lfs", &[("tool.toml", GOOD), ("setup.sh", pointer)]),
-        "kept by git lfs",
-        &[],
-    );
-    // Folders that lead out, addresses that run something.
-    let path = repository(&setup, "plain", &[("tool.toml", GOOD)]);
-    refused(&path, "--folder", &["--folder", "../plain"]);
-    refused(&path, "--folder", &["--folder", "/etc"]);
-    for url in [
-        "ext::sh -c 'touch canary'",
-        "--upload-pack=touch",
-        "relative",
-        "https://user:word@example.com/x",
-    ] {
-        let said = run(&mut verb(&setup, &["add", "t", &format!("--url={url}")]), b"");
-        assert_eq!(said.code(), Some(1), "{url}: {said:?}");
-        assert!(
-            said.err().starts_with("tool-server: git:") && !said.err().contains("word@"),
-            "{url}: {said:?}"
-        );
-    }
-    assert!(!setup.path("canary").exists());
-}
-
-#[test]
-fn a_repository_that_never_ends_is_given_up() {
-    let setup = Setup::new();
-    let path = repository(&setup, "endless", &[("tool.toml", GOOD)]);
-    // 72 MiB that do not shrink.
-    let mut blob = Command::new("sh");
-    blob.current_dir(&path).args(["-c", "head -c 75497472 /dev/urandom > blob"]);
-    run(&mut blob, b"").success();
-    git(&path, &["config", "core.compression", "0"]);
-    git(&path, &["config", "core.bigFileThreshold", "1m"]);
-    let at = commit(&path);
-    let said =
-        catalog(&setup, &["add", "t", "--commit", &at, "--yes", "--url", text(&path)]).refused(1);
-    assert!(said.contains("more than 64 MiB"), "{said}");
-    assert_eq!(names(&setup), ["sh"]);
-}
-
-#[test]
-fn a_folder_with_links_pipes_and_devices_is_not_taken() {
-    let setup = Setup::new();
-    let refused = |path: &Path, message: &str| {
-        let said = catalog(&setup, &["add", "t", "--path", text(path), "--yes"]);
-        assert!(said.refused(1).contains(message), "{message}: {said:?}");
-        assert_eq!(names(&setup), ["sh"]);
-    };
-    let path = folder(&setup, "one", &[("tool.toml", GOOD)]);
-    symlink("tool.toml", path.join("restricted.sh")).expect("symlink");
-    refused(&path, "restricted.sh is a symlink");
-    let path = folder(&setup, "two", &[("tool.toml", GOOD)]);
-    nix::unistd::mkfifo(&path.join("setup.sh"), nix::sys::stat::Mode::S_IRUSR).expect("a pipe");
-    refused(&path, "setup.sh is no regular file");
-    // What is hidden, and folders, are left out, and that is said.
-    let path = folder(&setup, "three", &[("tool.toml", GOOD), (".secret", "x"), ("tests/x", "y")]);
-    let said = catalog(&setup, &["add", "t", "--path", text(&path), "--yes"]).success();
-    assert!(said.contains("left out:    .secret, tests"), "{said}");
-    assert!(
-        !installed(&setup, "t", ".secret").exists() && !installed(&setup, "t", "tests").exists()
-    );
 }
 
 #[test]

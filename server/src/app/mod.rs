@@ -126,6 +126,8 @@ async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<
         broker.facts.figures_at.set(address).ok();
         tokio::spawn(scrape.serve(Arc::clone(&broker)));
     }
+    // Whoever is answered finds them.
+    keep_links(config, &broker);
     if let (Some((listening, rules)), Some((proxy, places))) = (&way, proxy) {
         let (socket, to) = (listening.path().display(), proxy_in_words(&proxy.tool));
         info!(%socket, to, "listening for the agent's own requests");
@@ -221,7 +223,6 @@ fn tell_the_start(config: &Config, broker: &Broker, connections: usize) {
             warn!(tool = tool.name, "{warning}");
         }
     }
-    keep_links(config, broker);
 }
 
 /// Waits for a signal that stops the server. One descriptor hears all signals:

@@ -191,7 +191,7 @@ impl Bundle {
         for (name, text) in &self.files {
             write_file(&folder.join(name), text, mode(name))?;
         }
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(io("keep", folder))
+        Ok(())
     }
 }
 
@@ -201,13 +201,17 @@ fn mode(name: &str) -> u32 {
     if is_program { 0o755 } else { 0o644 }
 }
 
-/// Writes a new file with its mode, and keeps it.
+/// Waits until a file or a directory is on disk.
+pub(super) fn keep(path: &Path) -> Result<(), CatalogError> {
+    File::open(path).and_then(|file| file.sync_all()).map_err(io("keep", path))
+}
+
+/// Writes a new file with its mode.
 pub(super) fn write_file(path: &Path, text: &str, mode: u32) -> Result<(), CatalogError> {
     let mut file =
         OpenOptions::new().write(true).create_new(true).open(path).map_err(io("make", path))?;
     file.write_all(text.as_bytes()).map_err(io("write", path))?;
-    file.set_permissions(Permissions::from_mode(mode)).map_err(io("set the mode of", path))?;
-    file.sync_all().map_err(io("keep", path))
+    file.set_permissions(Permissions::from_mode(mode)).map_err(io("set the mode of", path))
 }
 
 /// Reads a regular file that is no symlink, one byte beyond the bound at most.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::bundle::write_file;
+use super::bundle::{keep, write_file};
 use super::error::{CatalogError, io};
 
 /// Its name: hidden, so that it is no part of a definition.
@@ -69,6 +69,7 @@ impl Origin {
             _ => {}
         }
         write_file(&new, &text, 0o644)?;
+        keep(&new)?;
         fs::rename(&new, &path).map_err(io("replace", &path))
     }
 }

@@ -1,14 +1,14 @@
 //! The file of Debian packages that an image is to have beside its own.
 //!
-//! Owns: its lines, one package each. Blank lines and lines that begin with `#` are
-//! the user's and stay. Must not: install anything.
+//! Owns: its lines, one package each, blank ones aside: what builds the image takes
+//! each word of it for a package. Must not: install anything.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::bundle::write_file;
+use super::bundle::{keep, write_file};
 use super::error::{CatalogError, io};
 
 /// Whether it is the name of a Debian package: what comes of it is a word of an
@@ -37,7 +37,7 @@ impl Packages {
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
         for (number, line) in lines.iter().enumerate() {
             let name = line.trim();
-            if !name.is_empty() && !name.starts_with('#') && !is_package(name) {
+            if !name.is_empty() && !is_package(name) {
                 let (path, text) = (path.to_owned(), name.to_owned());
                 return Err(CatalogError::BadPackage { path, line: number + 1, text });
             }
@@ -85,6 +85,7 @@ impl Packages {
             _ => {}
         }
         write_file(&new, &text, 0o644)?;
+        keep(&new)?;
         fs::rename(&new, &self.path).map_err(io("replace", &self.path))
     }
 }
@@ -100,14 +101,16 @@ mod tests {
         let mut packages = Packages::read(&path).unwrap();
         assert_eq!(packages.add(&["jq".into(), "make".into(), "jq".into()]), ["jq", "make"]);
         packages.write().unwrap();
-        fs::write(&path, "# mine\n\nvim\njq\nmake\n").unwrap();
+        fs::write(&path, "\nvim\njq\nmake\n").unwrap();
         let mut packages = Packages::read(&path).unwrap();
         assert_eq!(packages.add(&["jq".into()]), Vec::<String>::new());
         assert_eq!(packages.remove(&["jq".to_owned(), "other".to_owned()].into()), ["jq"]);
         packages.write().unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "# mine\n\nvim\nmake\n");
-        fs::write(&path, "ok\nnot one\n").unwrap();
-        let message = Packages::read(&path).unwrap_err().to_string();
-        assert!(message.contains("line 2"), "{message}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "\nvim\nmake\n");
+        for bad in ["ok\nnot one\n", "ok\n# a word of mine\n", "ok\n-o=x\n"] {
+            fs::write(&path, bad).unwrap();
+            let message = Packages::read(&path).unwrap_err().to_string();
+            assert!(message.contains("line 2"), "{message}");
+        }
     }
 }

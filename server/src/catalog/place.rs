@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, Flock, FlockArg, RenameFlags, renameat2};
 
-use super::bundle::Bundle;
+use super::bundle::{Bundle, keep};
 use super::error::{CatalogError, errno, io};
 use super::origin::{self, Origin};
 use super::stage::Stage;
@@ -86,9 +86,13 @@ impl Place {
         ours: bool,
     ) -> Result<Option<PathBuf>, CatalogError> {
         let (new, target) = (stage.path().join(name), self.path.join(name));
+        for entry in fs::read_dir(&new).map_err(io("read", &new))?.flatten() {
+            keep(&entry.path())?;
+        }
+        keep(&new)?;
         if fs::symlink_metadata(&target).is_err() {
             rename(&new, &target, RenameFlags::RENAME_NOREPLACE)?;
-            self.remember()?;
+            keep(&self.path)?;
             return Ok(None);
         }
         match rename(&new, &target, RenameFlags::RENAME_EXCHANGE) {
@@ -107,7 +111,7 @@ impl Place {
             }
             Err(other) => return Err(other),
         }
-        self.remember()?;
+        keep(&self.path)?;
         if ours { Ok(None) } else { self.keep(&new, name).map(Some) }
     }
 
@@ -120,7 +124,7 @@ impl Place {
         let stage = Stage::beneath(&self.path)?;
         let (target, aside) = (self.path.join(name), stage.path().join(name));
         fs::rename(&target, &aside).map_err(io("move", &target))?;
-        self.remember()?;
+        keep(&self.path)?;
         if installed.is_untouched() { Ok(None) } else { self.keep(&aside, name).map(Some) }
     }
 
@@ -136,10 +140,6 @@ impl Place {
         let hidden = free(&self.path.join(format!(".old-{name}")));
         fs::rename(folder, &hidden).map_err(io("move", folder))?;
         Ok(hidden)
-    }
-
-    fn remember(&self) -> Result<(), CatalogError> {
-        File::open(&self.path).and_then(|folder| folder.sync_all()).map_err(io("keep", &self.path))
     }
 }
 

@@ -1,6 +1,7 @@
 //! `tools`, `status`, `health`, `reload`, `metrics`: questions to the running server.
 
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
@@ -54,9 +55,24 @@ pub(super) fn exchange(socket: &Path, question: &Value) -> io::Result<Value> {
     Ok(converse(socket, question)?.1)
 }
 
+/// The longest name that connect(2) takes, with its end.
+const LONGEST: usize = 108;
+
+/// Connects; a longer name too, as of an instance's socket deep in somebody's home, by way
+/// of its directory.
+fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let short = socket.as_os_str().len() < LONGEST;
+    let (Some(directory), Some(name), false) = (socket.parent(), socket.file_name(), short) else {
+        return UnixStream::connect(socket);
+    };
+    let directory = std::fs::File::open(directory)?;
+    let place = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    UnixStream::connect(Path::new(&place).join(name))
+}
+
 /// The answer, and the text that comes before it.
 pub(super) fn converse(socket: &Path, question: &Value) -> io::Result<(Vec<u8>, Value)> {
-    let mut stream = UnixStream::connect(socket)?;
+    let mut stream = connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let payload = question.to_string().into_bytes();

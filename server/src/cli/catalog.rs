@@ -14,8 +14,8 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::{complain, fail, say};
-use crate::catalog::{self, Candidate, Catalog, CatalogError, Repository, Source};
+use super::{complain, say};
+use crate::catalog::{self, Candidate, Catalog, CatalogError, Repository, Source, harmless};
 use crate::config::Config;
 use crate::registry::RegistryOptions;
 
@@ -132,8 +132,17 @@ pub(super) fn run(config: &Config, arguments: &ArgMatches) -> ExitCode {
     };
     match done {
         Ok(well) => ExitCode::from(u8::from(!well)),
-        Err(error) => fail(&error),
+        Err(error) => {
+            tell(&error);
+            ExitCode::from(1)
+        }
     }
+}
+
+/// One line on stderr. It may quote a definition: nothing of that reaches the terminal
+/// but as letters.
+fn tell(error: &CatalogError) {
+    complain(&harmless(&error.to_string()).replace('\n', " "));
 }
 
 /// Loads all of it.

@@ -11,6 +11,8 @@ mod check;
 mod explain;
 mod host;
 mod link;
+#[cfg(feature = "manual")]
+mod manual;
 mod project;
 mod setup;
 mod sign;
@@ -44,7 +46,11 @@ pub(crate) fn run() -> ExitCode {
     {
         return sign::run(rest);
     }
-    let matches = match command().try_get_matches() {
+    #[cfg(not(feature = "manual"))]
+    let command = command();
+    #[cfg(feature = "manual")]
+    let command = command().subcommand(manual::command());
+    let matches = match command.try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {
             // clap's own text: help and version to stdout, the rest to stderr.
@@ -57,6 +63,10 @@ pub(crate) fn run() -> ExitCode {
         let weak = if weaken::POSSIBLE { " (test-weaken: for tests alone)" } else { "" };
         say(&format!("tool-server {}{weak}", env!("CARGO_PKG_VERSION")));
         return ExitCode::SUCCESS;
+    }
+    #[cfg(feature = "manual")]
+    if verb == manual::VERB {
+        return manual::run(arguments);
     }
     if verb == "host" {
         return host::run(arguments);

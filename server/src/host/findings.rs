@@ -61,7 +61,7 @@ pub(crate) fn home(home: &Path, uid: u32) -> Vec<Finding> {
         return vec![wrong(&what, "nothing runs without it", "run: claude-container install")];
     }
     let path = |name: &str| home.join(name);
-    private(&path(""), &mut found);
+    private(home, &mut found);
     private(&path("state"), &mut found);
     private(&path("config/secrets"), &mut found);
     env_file(&path(".env"), uid, &mut found);

@@ -42,7 +42,8 @@ pub(crate) struct Layout<'a> {
 pub(crate) fn lay(layout: &Layout) -> Result<Vec<PathBuf>, HostError> {
     let mut made = Vec::new();
     for (name, mode) in SHARED {
-        directory(&layout.home.join(name), mode, None, &mut made)?;
+        let path = if name.is_empty() { layout.home.to_owned() } else { layout.home.join(name) };
+        directory(&path, mode, None, &mut made)?;
     }
     let ids = layout.instance.map(|(_, ids)| ids);
     for name in GIVEN {

@@ -35,7 +35,7 @@ pub(crate) use shipped::{Shipped, update};
 pub(crate) enum HostError {
     #[error("cannot {operation} {path}: {source}", path = path.display())]
     Io { operation: &'static str, path: PathBuf, source: io::Error },
-    #[error("{path}: {why}", path = path.display())]
+    #[error("{path} {why}", path = path.display())]
     Refused { path: PathBuf, why: String },
     #[error("{path}:{line}: {why}", path = path.display())]
     Line { path: PathBuf, line: usize, why: String },

@@ -213,10 +213,10 @@ fn mountable(path: &Path) -> Result<String, HostError> {
         None => "its name is not UTF-8",
         Some(text) if text.contains(':') => "there is a colon in it, which separates paths",
         Some(text) if text.chars().any(char::is_control) => "there is a control character in it",
-        Some(text) if !path.is_absolute() => {
-            return Err(refused(path, format!("{text} is not an absolute path")));
+        Some(_) if !path.is_absolute() => {
+            return Err(refused(path, "is not an absolute path"));
         }
-        Some("/") => "the whole machine is no project",
+        Some("/") => "it is the whole machine",
         Some(text) => return Ok(text.to_owned()),
     };
     Err(refused(path, format!("cannot be mounted into a container: {why}; take another directory")))

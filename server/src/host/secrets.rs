@@ -78,7 +78,10 @@ pub(crate) fn split(
         let Some(value) = offered(name).filter(|value| !value.is_empty()) else { continue };
         let value = Zeroizing::new(value);
         if value.chars().any(char::is_control) {
-            return Err(refused(env, format!("{name} of the environment is not one line of text")));
+            return Err(refused(
+                env,
+                format!("cannot be used: {name} of your environment is not one line of text"),
+            ));
         }
         all.retain(|(key, _)| key.name != name);
         all.push((Key { name: name.to_owned(), value }, false));
@@ -105,7 +108,10 @@ pub(crate) fn split(
         if let Some(other) = split.server.get(&file) {
             return Err(refused(
                 env,
-                format!("{other} and {} are both for {file}: leave one of the two", key.name),
+                format!(
+                    "and your environment have {other} and {}, both for {file}: leave one of the two",
+                    key.name
+                ),
             ));
         }
         split.changed |= write(&to.join(&file), &key.value, owner)?;

@@ -69,7 +69,7 @@ fn names(from: &Path) -> Result<Vec<String>, HostError> {
     for entry in fs::read_dir(from).map_err(failed("list", from))? {
         let entry = entry.map_err(failed("list", from))?;
         let name = entry.file_name().into_string();
-        let name = name.map_err(|_name| refused(&entry.path(), "its name is not UTF-8"))?;
+        let name = name.map_err(|_name| refused(&entry.path(), "has a name that is not UTF-8"))?;
         if entry.path().is_dir() && !name.starts_with('.') {
             names.push(name);
         }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::ArgMatches;
 
 use super::server::{self, Said};
-use super::{candidate, complain, names, packages_file, say, show};
+use super::{candidate, complain, names, packages_file, say, show, tell};
 use crate::catalog::{CatalogError, From, Packages, Place, Put, Ready, note_packages, packages_of};
 use crate::config::Config;
 use crate::registry::RegistryOptions;
@@ -32,7 +32,7 @@ pub(super) fn run(config: &Config, options: &RegistryOptions, arguments: &ArgMat
         match one(&name, config, options, arguments) {
             Ok(taken) => well &= taken,
             Err(error) => {
-                complain(&error.to_string());
+                tell(&error);
                 well = false;
             }
         }
@@ -56,6 +56,10 @@ fn one(
             return Ok(false);
         }
     }
+    if let Some(file) = packages_file(arguments) {
+        // Before anything is changed.
+        Packages::read(&file)?;
+    }
     let packages = ready.candidate.packages.clone();
     let binary = ready.tool.binary.clone();
     let put = ready.put(&place, arguments.get_flag("force"))?;
@@ -78,7 +82,8 @@ fn one(
         server::sockets(config, arguments).iter().map(|socket| told(socket, name)).collect();
     let installed = said.contains(&Said::InForce) && !said.contains(&Said::NotInstalled);
     if !installed {
-        wanted(name, &binary, &packages, options, arguments)?;
+        let known = said.contains(&Said::NotInstalled);
+        wanted(name, &binary, &packages, known, options, arguments)?;
     }
     Ok(!said.iter().any(|said| matches!(said, Said::Wrong(_))))
 }
@@ -99,9 +104,9 @@ fn told(socket: &Path, name: &str) -> Said {
         Said::Absent => say(&format!(
             "the running server ({place}) does not see {name}: it has another tools.d"
         )),
-        Said::Nobody => {
-            say(&format!("no server answers at {place}: a server takes {name} up when it starts"))
-        }
+        Said::Nobody(why) => say(&format!(
+            "no server answers at {place} ({why}): one that runs takes {name} up by itself, another when it starts"
+        )),
     }
     said
 }
@@ -111,6 +116,7 @@ fn wanted(
     name: &str,
     binary: &Path,
     packages: &[String],
+    known: bool,
     options: &RegistryOptions,
     arguments: &ArgMatches,
 ) -> Result<(), CatalogError> {
@@ -124,7 +130,7 @@ fn wanted(
     let list = packages.join(" ");
     let Some(file) = packages_file(arguments) else {
         say(&format!(
-            "{name} needs {binary} where the server runs, which is in: {list}; build the image with EXTRA_PACKAGES=\"{list}\""
+            "{name} needs {binary} where the server runs, which is in: {list}; unless the image has it, build it with EXTRA_PACKAGES=\"{list}\""
         ));
         return Ok(());
     };
@@ -142,8 +148,9 @@ fn wanted(
         lines.write()?;
     }
     note_packages(&options.tools_dir, name, &noted)?;
+    let unless = if known { "" } else { "unless the image has it, " };
     say(&format!(
-        "{name} needs {binary} where the server runs, which is in: {list}; noted in {}: build the image anew (claude-container build)",
+        "{name} needs {binary} where the server runs, which is in: {list}; noted in {}: {unless}build the image anew (claude-container build)",
         file.display()
     ));
     Ok(())

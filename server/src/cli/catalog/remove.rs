@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::ArgMatches;
 
 use super::server::{self, Said};
-use super::{complain, names, packages_file, say};
+use super::{complain, names, packages_file, say, tell};
 use crate::catalog::{CatalogError, Installed, Packages, Place, packages_of};
 use crate::config::Config;
 use crate::registry::{RegistryOptions, ToolName};
@@ -16,7 +16,7 @@ pub(super) fn run(config: &Config, options: &RegistryOptions, arguments: &ArgMat
     let mut well = true;
     for name in names(arguments) {
         if let Err(error) = one(&name, config, options, arguments) {
-            complain(&error.to_string());
+            tell(&error);
             well = false;
         }
     }
@@ -63,7 +63,7 @@ fn one(
     for socket in server::sockets(config, arguments) {
         let place = socket.display();
         match server::ask(&socket, name) {
-            Said::Nobody => {}
+            Said::Nobody(_) => {}
             Said::Absent => {
                 say(&format!("gone from the running server ({place}); calls under way go on"))
             }

@@ -19,8 +19,8 @@ pub(super) enum Said {
     Wrong(String),
     /// The server does not have it: it looks at another tools.d.
     Absent,
-    /// No server answers there.
-    Nobody,
+    /// No server answers there; why.
+    Nobody(String),
 }
 
 /// The control sockets to ask.
@@ -31,8 +31,12 @@ pub(super) fn sockets(config: &Config, arguments: &ArgMatches) -> Vec<PathBuf> {
 
 /// Makes a server look at tools.d, and asks it about one tool.
 pub(super) fn ask(socket: &Path, tool: &str) -> Said {
-    let Ok(looked) = exchange(socket, &json!({ "op": "reload" })) else { return Said::Nobody };
-    let Ok(status) = exchange(socket, &json!({ "op": "status" })) else { return Said::Nobody };
+    let answers = exchange(socket, &json!({ "op": "reload" }))
+        .and_then(|looked| Ok((looked, exchange(socket, &json!({ "op": "status" }))?)));
+    let (looked, status) = match answers {
+        Ok(answers) => answers,
+        Err(error) => return Said::Nobody(error.to_string()),
+    };
     let found = list(&status, "tools").iter().find(|one| text(one, "name") == tool);
     let of_it = |problem: &&str| problem.contains(&format!("/{tool}/"));
     let problem = list(&looked, "problems").iter().filter_map(|one| one.as_str()).find(of_it);

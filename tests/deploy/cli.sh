@@ -1,0 +1,496 @@
+# shellcheck shell=bash disable=SC2154,SC2164
+# claude-container, as a person uses it: a home of its own for each case, projects of any
+# name, the images that are there.
+
+# --- A person ------------------------------------------------------------------
+
+# Sets up a home with a git identity; $home, and the command line as `cc`.
+person() {
+    home=$work/h
+    mkdir -p "$home"
+    HOME=$home git config --global user.name 'Ada L'
+    HOME=$home git config --global user.email ada@example.org
+    at_end+=('cc stop --all')
+}
+
+# As that person, without anything of the tests' own environment.
+cc() {
+    env -i HOME="$home" PATH="${path:-$PATH}" TERM=dumb TOOL_SERVER_BIN="$bin/tool-server" \
+        SERVER_IMAGE="${SERVER_IMAGE}" CLAUDE_IMAGE="${CLAUDE_IMAGE}" \
+        ${docker_socket:+DOCKER_HOST="unix://$docker_socket"} \
+        CLAUDE_ENGINE="${cc_engine-podman}" ${more[@]+"${more[@]}"} \
+        "${script:-$root/scripts/claude-container}" "$@" </dev/null
+}
+more=()
+
+project() {
+    mkdir -p "$1"
+    git -C "$1" init -q
+    cd "$1"
+}
+
+# Of the instance of the current directory.
+id_here() { "$bin/tool-server" host instance .; }
+claude_home() { printf '%s' "$home/.config/claude-container"; }
+
+nothing_runs() {
+    local id=$1
+    [[ -z $(podman ps -a --filter "name=^claude-$id" --format '{{.Names}}') ]] || fail "containers of $id are left"
+    [[ -z $(podman network ls --filter "name=claude-$id" --format '{{.Name}}') ]] || fail "networks of $id are left"
+    [[ ! -e $(claude_home)/sockets/$id ]] || fail "sockets of $id are left"
+    [[ ! -e $(claude_home)/run/$id ]] || fail "$(claude_home)/run/$id is left"
+}
+
+# --- Running -------------------------------------------------------------------
+
+one_command_installs_and_runs_and_leaves_only_the_state() {
+    person
+    project "$work/it's \"odd\" \$HOME, ü"
+    local id
+    id=$(id_here)
+    expect 7 'Ada L <ada@example.org>' cc run -- \
+        sh -c 'pwd && git commit -q --allow-empty -m "First words" && git log "--format=%an <%ae>" && exit 7'
+    grep -Fxq /workspace <<<"$output" || fail "the project is not at /workspace"
+    expect 0 'First words' git log
+    nothing_runs "$id"
+    [[ -f $(claude_home)/state/$id/server/audit/audit.jsonl ]] || fail "the audit is gone"
+    # What the agent sets is stronger than what was taken over.
+    expect 0 '^Bea$' cc run -- sh -c 'git config user.name Bea && git commit -q --allow-empty -m x && git log -1 --format=%an'
+}
+
+a_second_run_uses_the_server_and_the_last_one_takes_it_down() {
+    person
+    project "$work/two"
+    local id first
+    id=$(id_here)
+    cc run -- sh -c 'until [ -e done ]; do sleep 0.1; done; git status' >"$work/first" 2>&1 &
+    first=$!
+    eventually 40 podman exec "claude-$id-tools" tool-server health
+    expect 0 'No commits' cc run -- git status
+    podman exec "claude-$id-tools" tool-server health || fail "the second took the server from the first"
+    touch ./done
+    wait "$first" || fail "the first failed: $(cat "$work/first")"
+    grep -q 'No commits' "$work/first" || fail "the first had no tools: $(cat "$work/first")"
+    nothing_runs "$id"
+}
+
+start_runs_both_and_stop_leaves_nothing_but_the_state() {
+    person
+    project "$work/started"
+    local id
+    id=$(id_here)
+    expect 0 "$id runs, for " cc start
+    expect 0 "$id runs already" cc start
+    expect 0 'No commits' cc exec git status
+    expect 3 '' cc exec -- sh -c 'exit 3'
+    expect 0 'confinement: ' cc status
+    script=$root/scripts/check-instances.sh expect 0 "^$id +healthy +clients: 1 +$work/started" cc
+    expect 0 "== claude-$id-tools" cc logs
+    # A run beside it does not take it down.
+    expect 0 'No commits' cc run -- git status
+    expect 0 'No commits' cc exec git status
+    expect 0 "$id is stopped" cc stop
+    nothing_runs "$id"
+    [[ -d $(claude_home)/state/$id/server/audit ]] || fail "the state is gone"
+    expect 0 "$id does not run" cc stop
+    expect 1 'no agent.s container of .* runs: claude-container run' cc exec git status
+    expect 1 'has no log' cc logs
+    expect 1 'not running; claude-container run starts it' cc status
+}
+
+check_instances_fails_for_one_that_died() {
+    person
+    project "$work/died"
+    local id
+    id=$(id_here)
+    expect 0 'runs, for' cc start
+    podman kill "claude-$id-tools" >/dev/null
+    script=$root/scripts/check-instances.sh expect 1 "$id +SERVER DIED" cc
+    script=$root/scripts/run.sh expect 0 'runs, for' cc restart
+    script=$root/scripts/check-instances.sh expect 0 "$id +healthy" cc
+    script=$root/scripts/run.sh expect 0 'is stopped' cc stop
+}
+
+several_projects_run_at_once_and_see_nothing_of_each_other() {
+    person
+    local one two
+    project "$work/a/app"
+    one=$(id_here)
+    expect 0 'runs, for' cc start
+    project "$work/b/app"
+    two=$(id_here)
+    [[ $one != "$two" ]] || fail "both are $one"
+    expect 0 'runs, for' cc start
+    expect 0 "^tool-$two.sock$" cc exec ls /run/sockets
+    ! grep -q "tool-$one" <<<"$output" || fail "the socket of $one is visible"
+    expect 0 'is stopped' cc stop "$work/a/app"
+    expect 0 'No commits' cc exec git status
+    expect 0 'stopped' cc stop --all
+    nothing_runs "$one"
+    nothing_runs "$two"
+}
+
+# --- Keys ------------------------------------------------------------------------
+
+# Whether a text is anywhere in a container: environment of every process, files.
+has() {
+    podman exec "$1" sh -c 'cat /proc/*/environ 2>/dev/null | tr "\0" "\n" | grep -q "$1" ||
+        grep -rqs "$1" /run /home /tmp /scratch /etc /var/lib /workspace' sh "$2"
+}
+
+each_key_of_env_is_in_one_container_alone() {
+    person
+    project "$work/keys"
+    local id name
+    id=$(id_here)
+    cc install >/dev/null
+    [[ $(stat -c %a "$(claude_home)/.env") == 600 ]] || fail ".env is not 0600"
+    printf '%s\n' 'GITHUB_TOKEN=canary-g' "NPM_TOKEN='canary-n'" 'ANTHROPIC_API_KEY=canary-a' 'OTHER_KEY=canary-o' \
+        >"$(claude_home)/.env"
+    more=(CLAUDE_CODE_OAUTH_TOKEN=canary-c)
+    expect 0 'runs, for' cc start
+    more=()
+    for name in g n o; do
+        has "claude-$id-tools" "canary-$name" || fail "canary-$name is not in the tools' container"
+        ! has "claude-$id" "canary-$name" || fail "canary-$name is in the agent's container"
+    done
+    for name in a c; do
+        has "claude-$id" "canary-$name" || fail "canary-$name is not in the agent's container"
+        ! has "claude-$id-tools" "canary-$name" || fail "canary-$name is in the tools' container"
+    done
+    expect 0 '^canary-g$' podman exec "claude-$id-tools" cat /run/secrets/github_token
+    # A key that goes from the file goes from the container.
+    printf 'NPM_TOKEN=canary-n\n' >"$(claude_home)/.env"
+    cc stop >/dev/null
+    expect 0 'github_token removed' cc install
+    # A wrong line is named, and no value is shown.
+    printf 'canary-x\n' >"$(claude_home)/.env"
+    expect 1 '\.env:1: not NAME=VALUE' cc start
+    ! grep -q canary-x <<<"$output" || fail "the value is shown"
+    nothing_runs "$id"
+}
+
+# --- What goes wrong -----------------------------------------------------------
+
+a_failed_step_says_what_to_do_and_leaves_nothing_half_done() {
+    person
+    project "$work/fails"
+    local id
+    id=$(id_here)
+    expect 1 '/nowhere is no directory' cc run -C /nowhere
+    [[ ! -e $(claude_home) ]] || fail "something was installed for a project that is not there"
+    expect 2 'run has no option --wrong' cc run --wrong
+    expect 2 'no such verb: bogus' cc bogus
+    # The server does not start: its words, and nothing is left.
+    cc install >/dev/null
+    printf 'nonsense = 1\n' >"$(claude_home)/config/server/server.toml"
+    expect 1 'did not start: its last words are above' cc run -- true
+    grep -q nonsense <<<"$output" || fail "the server's words are not shown: $output"
+    nothing_runs "$id"
+    rm "$(claude_home)/config/server/server.toml"
+    # Its image cannot be started.
+    more=(BASE=localhost/cli-no-base:none)
+    SERVER_IMAGE=localhost/cli-none:none expect 1 'cli-none:none was not built .*claude-container build again' cc run -- true
+    nothing_runs "$id"
+    # The agent's container ends at once.
+    more=(CLIENT_COMMAND=false)
+    expect 1 '' cc run
+    more=()
+    nothing_runs "$id"
+    # The home, and what holds it, is no project.
+    cd "$home"
+    expect 1 'which the agent must not reach' cc run -- true
+    cd "$(claude_home)/config"
+    expect 1 'has a directory of its own' cc run -- true
+}
+
+a_build_that_fails_leaves_the_older_image() {
+    person
+    mkdir "$work/project"
+    cd "$work/project"
+    local before
+    before=$(podman image inspect --format '{{.Id}}' "$SERVER_IMAGE")
+    more=(BASE=localhost/cli-no-base:none)
+    expect 1 'was not built .*an older one is as it was' cc build
+    [[ $(podman image inspect --format '{{.Id}}' "$SERVER_IMAGE") == "$before" ]] || fail "the image is another"
+}
+
+the_project_of_another_user_is_run_as_him() {
+    person
+    project "$work/theirs"
+    chown -R 4321:4321 .
+    expect 0 'belongs to uid 4321, you are root: the containers run as 4321:4321' cc run -- \
+        sh -c 'touch new && git commit -q --allow-empty -m x && git log --format=%an'
+    grep -Fxq 'Ada L' <<<"$output" || fail "no commit: $output"
+    [[ $(stat -c %u new .git/HEAD .git/logs/HEAD | sort -u) == 4321 ]] || fail "not all is his: $(ls -ln . .git)"
+    # And an ordinary user is told why he cannot.
+    chmod 755 "$work" "$home"
+    chmod -R go+rX "$home/.config"
+    expect 1 'belongs to uid 4321, you are 1234' setpriv --reuid 1234 --regid 1234 --clear-groups \
+        "$bin/tool-server" host environment --project . --home "$(claude_home)" --engine podman --caller 1234:1234
+}
+
+# --- Without a program of this machine -------------------------------------------
+
+everything_comes_from_the_images_where_nothing_is_built() {
+    person
+    mkdir "$work/copy"
+    cp -r "$root/scripts" "$root/compose.yaml" "$root/deploy" "$root/tools.d" "$work/copy/"
+    project "$work/bare"
+    local id
+    id=$(id_here)
+    expect 0 "$id runs, for" env -i HOME="$home" PATH=/usr/sbin:/usr/bin:/sbin:/bin:"$(dirname "$(command -v podman-compose)")" \
+        SERVER_IMAGE="$SERVER_IMAGE" CLAUDE_IMAGE="$CLAUDE_IMAGE" "$work/copy/scripts/claude-container" start
+    cmp "$(claude_home)/tools/bin/tool-client" "$bin/tool-client" || fail "another tool-client"
+    expect 0 'No commits' cc exec git status
+}
+
+uninstall_names_what_it_removes_and_keeps_the_state() {
+    person
+    project "$work/gone"
+    local id
+    id=$(id_here)
+    podman tag "$SERVER_IMAGE" localhost/cli-gone-server:1
+    podman tag "$CLAUDE_IMAGE" localhost/cli-gone-client:1
+    local SERVER_IMAGE=localhost/cli-gone-server:1 CLAUDE_IMAGE=localhost/cli-gone-client:1
+    expect 0 'runs, for' cc start
+    [[ -L $home/.local/bin/claude-container ]] || fail "no command in ~/.local/bin"
+    expect 1 'nobody is there to ask' cc uninstall
+    expect 0 'and keeps .*state, config, .env' cc uninstall --yes
+    nothing_runs "$id"
+    ! podman image exists "$SERVER_IMAGE" || fail "the image is left"
+    [[ ! -e $(claude_home)/tools && ! -e $home/.local/bin/claude-container ]] || fail "tools or command are left"
+    [[ -e $(claude_home)/.env && -e $(claude_home)/state/$id ]] || fail "the state is gone"
+    cc install >/dev/null
+    expect 0 'uninstalled' cc uninstall --purge --yes
+    [[ ! -e $(claude_home) ]] || fail "left: $(find "$(claude_home)")"
+}
+
+# --- Engines, recorded -------------------------------------------------------------
+
+# A directory with engines that write down what they are called with.
+fake_engines() {
+    local name
+    fakes=$work/fakes
+    mkdir -p "$fakes"
+    for name in sh env dirname readlink cat id uname git mkdir rm rmdir mv cp chmod cmp ln stat tr sort head sleep date wc; do
+        ln -sf "$(command -v "$name")" "$fakes/$name"
+    done
+    for name in "$@"; do
+        cat >"$fakes/$name" <<'FAKE'
+#!/bin/sh
+printf '%s %s\n' "${0##*/}" "$*" >>"$RECORD"
+printf '%s=%s\n' USERNS_MODE "${USERNS_MODE:-}" SERVER_PROC "${SERVER_PROC:-}" SERVER_SECCOMP "${SERVER_SECCOMP:-}" HOST_UID "${HOST_UID:-}" >"$RECORD.env"
+case "${0##*/} $*" in
+    "docker compose version") [ -n "${COMPOSE_V2:-}" ] || exit 1 ;;
+    "docker-compose version"*) echo 1.29.2 ;;
+    "docker info"*) echo "20.10.24 name=seccomp ${DOCKER_SAYS:-}" ;;
+    *" up "*) mkdir -p "$CLAUDE_HOME/sockets/$INSTANCE_ID"; exit 3 ;;
+esac
+FAKE
+        chmod +x "$fakes/$name"
+    done
+}
+
+each_engine_is_found_and_given_its_own_options() {
+    home=$work/h
+    mkdir -p "$home" "$work/p"
+    cd "$work/p"
+    export RECORD=$work/record
+    local path cc_engine=''
+    more=(RECORD="$RECORD")
+    fake_engines
+    path=$fakes
+    expect 1 'neither podman nor docker is installed: install podman' cc start
+    fake_engines podman
+    expect 1 'podman-compose is not installed: install it' cc start
+    fake_engines podman podman-compose docker
+    expect 1 'the engine.s words are above' cc start
+    # Nothing of the project's or the checkout's environment files is read.
+    grep -q "^podman-compose -f $root/compose.yaml -p claude-$(id_here) --env-file /dev/null up -d tool-server" "$RECORD" ||
+        fail "called otherwise: $(cat "$RECORD")"
+    grep -Fxq 'SERVER_PROC=unmask=/proc/*' "$RECORD.env" || fail "$(cat "$RECORD.env")"
+    grep -Fxq "SERVER_SECCOMP=$root/deploy/seccomp.json" "$RECORD.env" || fail "$(cat "$RECORD.env")"
+    cc_engine=docker
+    expect 1 'docker has no compose: install' cc start
+    more=(RECORD="$RECORD" COMPOSE_V2=1)
+    expect 1 'the engine.s words are above' cc start
+    grep -q '^docker compose -f ' "$RECORD" || fail "called otherwise: $(cat "$RECORD")"
+    grep -Fxq 'SERVER_PROC=systempaths=unconfined' "$RECORD.env" || fail "$(cat "$RECORD.env")"
+    fake_engines docker docker-compose
+    more=(RECORD="$RECORD")
+    expect 1 'the engine.s words are above' cc start
+    grep -q '^docker-compose -f ' "$RECORD" || fail "called otherwise: $(cat "$RECORD")"
+    grep -Fxq 'SERVER_PROC=no-new-privileges' "$RECORD.env" || fail "$(cat "$RECORD.env")"
+    cc_engine=lxc expect 1 'CLAUDE_ENGINE is podman or docker, not: lxc' cc start
+    rm "$fakes/docker"
+    expect 1 'CLAUDE_ENGINE is docker, which is not installed' cc start
+}
+
+# --- doctor ------------------------------------------------------------------------
+
+doctor_says_what_is_wrong_and_exits_1() {
+    person
+    project "$work/doctor"
+    expect 1 'is not installed: nothing runs without it; run: claude-container install' cc doctor
+    expect 0 'runs, for' cc start
+    expect 0 'nothing is wrong' cc doctor
+    grep -q '^ok    server: tool-server' <<<"$output" || fail "the server is not looked at"
+    grep -Eq '^(ok|note)  ? *confinement: (namespaces|landlock)' <<<"$output" || fail "no level of confinement"
+    # On the host.
+    chmod 644 "$(claude_home)/.env"
+    chmod g+w "$(claude_home)/tools/tools.d/git/tool.toml"
+    expect 1 'wrong .*\.env has mode 0644: .*chmod go=' cc doctor
+    grep -Eq '^wrong .*git/tool.toml has mode 0664: .*chmod go-w' <<<"$output" || fail "the definition's mode is not found"
+    chmod 600 "$(claude_home)/.env"
+    chmod g-w "$(claude_home)/tools/tools.d/git/tool.toml"
+    # In the agent's container.
+    cc exec sh -c 'mkdir ~/.ssh && echo "-----BEGIN OPENSSH PRIVATE KEY-----" >~/.ssh/id && echo x >~/.git-credentials'
+    expect 1 'wrong .*/\.ssh/id is a private key: .*; remove it' cc doctor
+    grep -q "wrong .*/\.git-credentials holds git's passwords" <<<"$output" || fail "no .git-credentials"
+    cc exec sh -c 'rm -r ~/.ssh ~/.git-credentials'
+    # A definition without rules is refused by the server.
+    mkdir "$(claude_home)/tools/tools.d/loose"
+    printf 'binary = "/usr/bin/env"\n' >"$(claude_home)/tools/tools.d/loose/tool.toml"
+    expect 1 '^wrong .*loose' cc doctor
+    rm -r "$(claude_home)/tools/tools.d/loose"
+    expect 0 'nothing is wrong' cc doctor
+    # Without the images.
+    SERVER_IMAGE=localhost/cli-none:none expect 1 'wrong image localhost/cli-none:none is missing: .*run: claude-container build' cc doctor
+}
+
+# A container's root, made of directories.
+stage() {
+    stage=$work/root
+    rm -rf -- "$stage"
+    mkdir -p "$stage"/{run/sockets/bin,app/tools/bin,usr/bin,home/agent,workspace,scratch,tmp,var/lib}
+    printf '#!/bin/sh\nexit 0\n' >"$stage/app/tools/bin/tool-client"
+    chmod 755 "$stage/app/tools/bin/tool-client"
+    ln -s ../../../app/tools/bin/tool-client "$stage/run/sockets/bin/git"
+    ln -s tool-client "$stage/app/tools/bin/git"
+}
+
+# examine [NAME=VALUE…]: doctor.sh in it, as somebody who is not root.
+examine() {
+    chmod -R go+rX,go-w "$stage"
+    setpriv --reuid 1234 --regid 1234 --clear-groups env -i DOCTOR_ROOT="$stage" DOCTOR_WORKSPACE="$stage/workspace" \
+        HOME="$stage/home/agent" TOOL_SOCKET=/run/sockets/tool-a.sock \
+        PATH="$stage/run/sockets/bin:$stage/app/tools/bin:$stage/usr/bin:/usr/bin:/bin" "$@" sh -s <"$root/client/doctor.sh"
+}
+
+# put FILE TEXT
+put() {
+    mkdir -p "$(dirname "$stage/$1")"
+    printf '%s\n' "$2" >"$stage/$1"
+}
+
+listening() {
+    (cd "$stage/${1%/*}" && python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "${1##*/}")
+}
+
+doctor_finds_what_undermines_the_whole_in_the_agents_container() {
+    chmod 755 "$work"
+    stage
+    # A real git behind is a note: /usr/bin of this machine has one.
+    expect 0 '^ok    no credential' examine
+    # finds PATTERN [NAME=VALUE…]: with what was staged, as one thing that is wrong.
+    finds() {
+        local pattern=$1
+        shift
+        expect 1 "^wrong $pattern" examine "$@"
+        [[ $(grep -c '^wrong' <<<"$output") == 1 ]] || fail "more than one thing is wrong: $output"
+        [[ $output != *canary* ]] || fail "a value is shown: $output"
+        stage
+    }
+    finds 'a real git is first on the PATH \(/usr/bin/git\)' PATH="/usr/bin:/bin:$stage/run/sockets/bin:$stage/app/tools/bin"
+    put usr/bin/gh x
+    chmod 755 "$stage/usr/bin/gh"
+    ln -s tool-client "$stage/app/tools/bin/gh"
+    finds 'a real gh is first on the PATH' PATH="$stage/run/sockets/bin:$stage/usr/bin:$stage/app/tools/bin:/usr/bin:/bin"
+    put app/tools/bin/tool-client '#!/bin/sh
+echo "no server" >&2; exit 125'
+    finds "the tools' server does not answer: no server"
+    local name
+    for name in GITHUB_TOKEN GH_TOKEN NPM_TOKEN AWS_SECRET_ACCESS_KEY MY_PASSWORD OPENAI_API_KEY; do
+        finds "$name is in the environment" "$name=canary"
+    done
+    finds 'SSH_AUTH_SOCK is set' SSH_AUTH_SOCK=/x
+    finds 'DOCKER_HOST is set' DOCKER_HOST=unix:///x
+    expect 0 '' examine ANTHROPIC_API_KEY=canary CLAUDE_CODE_OAUTH_TOKEN=canary GITHUB_TOKEN=
+    put home/agent/.ssh/id_ed25519 '-----BEGIN OPENSSH PRIVATE KEY-----'
+    finds '.*/\.ssh/id_ed25519 is a private key'
+    put home/agent/.netrc 'machine github.com login x password canary'
+    finds '.*/\.netrc holds passwords'
+    put home/agent/.git-credentials https://x:canary@github.com
+    finds ".*/\.git-credentials holds git's passwords"
+    put home/agent/.config/git/credentials https://x:canary@github.com
+    finds ".*/git/credentials holds git's passwords"
+    put home/agent/.config/gh/hosts.yml 'oauth_token: canary'
+    finds '.*/hosts\.yml holds a token of gh'
+    put home/agent/.npmrc '//registry.example/:_authToken=canary'
+    finds '.*/\.npmrc holds a token of npm'
+    put workspace/.npmrc '//registry.example/:_authToken = canary'
+    finds '.*/workspace/\.npmrc holds a token of npm'
+    # shellcheck disable=SC2016
+    put workspace/.npmrc '//registry.example/:_authToken=${NPM_TOKEN}'
+    expect 0 '' examine
+    stage
+    put home/agent/.docker/config.json '{"auths":{"x":{"auth": "canary"}}}'
+    finds '.*/config\.json holds a log-in of docker'
+    put home/agent/.aws/credentials 'aws_secret_access_key = canary'
+    finds '.*/credentials holds keys of AWS'
+    put home/agent/.kube/config 'token: canary'
+    finds '.*/config holds a log-in of Kubernetes'
+    put home/agent/.pypirc 'password = canary'
+    finds '.*/\.pypirc holds a password of PyPI'
+    put home/agent/.cargo/credentials.toml 'token = "canary"'
+    finds '.*/credentials\.toml holds a token of cargo'
+    put run/secrets/github_token canary
+    finds ".*/run/secrets/github_token is in the agent's container"
+    listening run/sockets/tool-a.sock
+    expect 0 '' examine
+    listening run/sockets/tool-b.sock
+    finds "another instance's socket is visible"
+    mkdir -p "$stage/var/lib/tool-server"
+    listening var/lib/tool-server/control.sock
+    finds 'the control socket is visible'
+    listening run/docker.sock
+    finds "an engine's socket is visible"
+    chown 1234 "$stage/run/sockets"
+    finds '.*/run/sockets can be written to'
+    chown 1234 "$stage/app/tools/bin"
+    finds '.*/app/tools/bin can be written to'
+    rm "$stage/run/sockets/bin/git" "$stage/app/tools/bin/git"
+    finds 'no tool is there'
+}
+
+every_verb_has_a_help_worth_reading() {
+    home=$work/h
+    mkdir "$home"
+    local verb
+    for verb in run start stop exec status logs doctor tools project setup install build uninstall; do
+        expect 0 "^claude-container $verb" cc "$verb" --help
+        (($(wc -l <<<"$output") >= 4)) || fail "$verb --help says little: $output"
+        expect 0 "(^|[ ,|])$verb" cc --help
+    done
+    expect 2 'no such verb' cc bogus --help
+    [[ ! -e $(claude_home) ]] || fail "help made something"
+}
+
+cases \
+    every_verb_has_a_help_worth_reading \
+    each_engine_is_found_and_given_its_own_options \
+    doctor_finds_what_undermines_the_whole_in_the_agents_container \
+    one_command_installs_and_runs_and_leaves_only_the_state \
+    start_runs_both_and_stop_leaves_nothing_but_the_state \
+    each_key_of_env_is_in_one_container_alone
+long_cases \
+    a_second_run_uses_the_server_and_the_last_one_takes_it_down \
+    check_instances_fails_for_one_that_died \
+    several_projects_run_at_once_and_see_nothing_of_each_other \
+    a_failed_step_says_what_to_do_and_leaves_nothing_half_done \
+    a_build_that_fails_leaves_the_older_image \
+    the_project_of_another_user_is_run_as_him \
+    everything_comes_from_the_images_where_nothing_is_built \
+    uninstall_names_what_it_removes_and_keeps_the_state \
+    doctor_says_what_is_wrong_and_exits_1
