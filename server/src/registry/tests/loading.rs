@@ -337,7 +337,7 @@ fn the_shipped_definitions_load() {
     let mut names = Vec::new();
     for folder in std::fs::read_dir(shipped).unwrap() {
         let folder = folder.unwrap();
-        // A plain file beside them is no tool.
+        // Also what makes ConfigMaps of them lies there.
         if !folder.path().is_dir() {
             continue;
         }
