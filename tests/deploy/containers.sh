@@ -231,8 +231,7 @@ an_agent_without_a_network_asks_its_model_by_the_proxy() {
     compose --profile isolated down >/dev/null 2>&1
     compose_root=$root
     up tool-server
-    expect 0 'proxy.sock' in_server tool-server status
-    expect 0 'api.anthropic.com' in_server tool-server status
+    expect 0 '^proxy: api.anthropic.com with file:.run.secrets.anthropic_api_key' in_server tool-server status
 }
 
 logged() { engine logs "claude-$INSTANCE_ID" 2>&1 | grep "$1"; }
