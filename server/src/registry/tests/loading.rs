@@ -337,6 +337,10 @@ fn the_shipped_definitions_load() {
     let mut names = Vec::new();
     for folder in std::fs::read_dir(shipped).unwrap() {
         let folder = folder.unwrap();
+        // Also what makes ConfigMaps of them lies there.
+        if !folder.path().is_dir() {
+            continue;
+        }
         let name = folder.file_name().into_string().unwrap();
         // A copy: a checkout's modes depend on the umask.
         for file in std::fs::read_dir(folder.path()).unwrap() {
