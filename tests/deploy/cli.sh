@@ -74,6 +74,23 @@ a_second_run_uses_the_server_and_the_last_one_takes_it_down() {
     nothing_runs "$id"
 }
 
+five_runs_that_begin_and_end_at_any_time_share_one_server() {
+    person
+    project "$work/five"
+    local id number runs=()
+    id=$(id_here)
+    for number in 1 2 3 4 5; do
+        cc run -- git status >"$work/run.$number" 2>&1 &
+        runs+=($!)
+        sleep 0.7
+    done
+    for number in 1 2 3 4 5; do
+        wait "${runs[number - 1]}" || fail "run $number failed: $(cat "$work/run.$number")"
+        grep -q 'No commits' "$work/run.$number" || fail "run $number had no tools: $(cat "$work/run.$number")"
+    done
+    nothing_runs "$id"
+}
+
 start_runs_both_and_stop_leaves_nothing_but_the_state() {
     person
     project "$work/started"
@@ -569,6 +586,7 @@ cases \
     start_runs_both_and_stop_leaves_nothing_but_the_state \
     the_env_file_is_split_by_service
 long_cases \
+    five_runs_that_begin_and_end_at_any_time_share_one_server \
     a_second_run_uses_the_server_and_the_last_one_takes_it_down \
     a_tool_is_added_and_taken_out_by_its_name \
     the_projects_own_setup_runs_in_the_agents_container \
