@@ -161,10 +161,10 @@ lints() {
 # Most of what tests do is to wait for each other's ends: three programs at a time. Those
 # that take longest begin first.
 workers=3
-long=(attacks audit_crash weakened twins twins_spaces approvals npm_registry)
+long=(attacks weakened twins twins_spaces approvals npm_registry)
 # What depends on who is faster, measures, or uses a machine up: it runs when nothing
 # else does.
-alone=(cgroup_limits client_costs exhaustion_descriptors exhaustion_disk exhaustion_memory
+alone=(audit_crash cgroup_limits client_costs exhaustion_descriptors exhaustion_disk exhaustion_memory
     exhaustion_processes limits reliability_limits terminal_ends terminals transparent_signals
     twins_terminal wire_terminals)
 
