@@ -4,6 +4,7 @@
 #
 #   TOOL_WAIT      seconds to wait for the server; 30
 #   CLIENT_SETUP   a script in the workspace; none
+#   MODEL_PROXY    the socket by which the model is asked where there is no network; none
 set -eu
 
 say() { printf 'claude-container: %s\n' "$*" >&2; }
@@ -31,6 +32,17 @@ until why=$(tool-client --health 2>&1); do
     fi
     sleep 0.1
 done
+
+if [ -n "${MODEL_PROXY:-}" ]; then
+    if [ -S "$MODEL_PROXY" ]; then
+        socat TCP-LISTEN:8080,bind=127.0.0.1,fork,reuseaddr "UNIX-CONNECT:$MODEL_PROXY" &
+        # The word is no key: the agent's program wants one, and it does not pass.
+        export ANTHROPIC_BASE_URL=http://127.0.0.1:8080 ANTHROPIC_API_KEY=added-by-the-proxy
+        export CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1
+    else
+        say "no way to the model: there is no $MODEL_PROXY. Put the key into config/secrets/anthropic_api_key, then stop and start"
+    fi
+fi
 
 if [ -n "${CLIENT_SETUP:-}" ]; then
     if [ ! -f "$CLIENT_SETUP" ]; then

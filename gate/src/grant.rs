@@ -19,6 +19,8 @@ pub const CONNECTIONS: usize = 64;
 pub struct Grant {
     /// How it gets here.
     pub door: Door,
+    /// The host that is meant by requests of `Came::Own` that name none but this machine.
+    pub base: Option<String>,
     /// The definition's, in its order: the first whose host matches is meant.
     pub gates: Arc<[Gate]>,
     /// git: receive-pack may be asked for, not upload-pack alone.

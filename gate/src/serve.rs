@@ -34,6 +34,9 @@ pub enum Came {
     Proxy,
     /// By the Unix socket: gh's requests.
     Github,
+    /// By a socket of the server's own, which belongs to no call: as by the proxy's address,
+    /// and requests for the grant's `base`. Who may connect there may ask.
+    Own,
 }
 
 /// A head has to come within this time.
@@ -120,7 +123,7 @@ async fn take(
         return Err(Refusal::Stranger);
     }
     // 2. Where to, read one way only.
-    let target = target::read(&request, came)?;
+    let target = target::read(&request, came, grant.base.as_deref())?;
     known.host.clone_from(&target.host);
     // 3. A gate of the definition.
     let site = find(grant, came, &target, request.method())?;

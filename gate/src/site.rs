@@ -267,6 +267,7 @@ impl Site {
             }
         };
         let mut picked = hygiene::headers::pick(&headers, keeps.request);
+        hygiene::headers::join(&mut picked, hygiene::headers::more(&headers, &self.gate));
         for (name, value) in extra {
             picked.append(name, value);
         }

@@ -324,3 +324,48 @@ async fn a_redirect_goes_back_to_the_tool_only_for_hosts_of_the_gates() {
     let url = "http://api.example.com/?to=https://files.example.com/f";
     assert_eq!(text(&stage.curl(&["-L", url]).await.stdout), "there");
 }
+
+#[tokio::test]
+async fn headers_of_the_gates_own_list_pass_and_no_others_do() {
+    let host = Host::start(|_| {
+        let mut answer = saying("hello");
+        for (name, value) in
+            [("x-own-left", "7"), ("x-other", "1"), ("set-cookie", "a=b"), ("x-own-key", TOKEN)]
+        {
+            answer.headers_mut().insert(name, value.parse().unwrap());
+        }
+        answer
+    })
+    .await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut gate = to(&host, &["api.example.com"]);
+    gate.headers = patterns(&["x-own-*", "x-http-*", "x-original-url", "cookie", "host"]);
+    (gate.credential, gate.scheme) = (credential(&dir), Scheme::Header("X-Own-Key".to_owned()));
+    let stage = Stage::new(vec![gate]).await;
+    let own = [
+        "X-Own-Version: 1",
+        "X-Own-Key: stolen",
+        "X-Other: 1",
+        "X-Http-Method-Override: DELETE",
+        "X-Original-Url: /admin",
+        "Cookie: a=b",
+    ];
+    let args: Vec<&str> = own.iter().flat_map(|header| ["-H", header]).collect();
+    let url = ["-i", "http://api.example.com/x"];
+    let output = stage.curl(&[&args[..], &url].concat()).await;
+    let said = text(&output.stdout).to_ascii_lowercase();
+    assert!(said.contains("x-own-left: 7") && said.ends_with("hello"), "{said}");
+    for never in ["x-other", "set-cookie", "x-own-key", TOKEN] {
+        assert!(!said.contains(never), "{said}");
+    }
+    let seen = &host.seen()[0];
+    assert_eq!(seen.header("x-own-version"), Some("1"));
+    assert_eq!(seen.header("x-own-key"), Some(TOKEN));
+    for never in ["x-other", "x-http-method-override", "x-original-url", "cookie"] {
+        assert_eq!(seen.header(never), None, "{never}");
+    }
+    // Whoever is asked sees those that may change what is meant.
+    let beside = &stage.asked()[0].beside;
+    assert!(beside.contains(&"with the header x-own-version: 1".to_owned()), "{beside:?}");
+    assert!(!format!("{beside:?}").contains("stolen"));
+}

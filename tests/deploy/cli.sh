@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154,SC2164
+# shellcheck shell=bash disable=SC2154,SC2164,SC2034,SC2016,SC2317
 # claude-container, as a person uses it: a home of its own for each case, projects of any
 # name, the images that are there.
 
@@ -84,6 +84,9 @@ start_runs_both_and_stop_leaves_nothing_but_the_state() {
     expect 0 'No commits' cc exec git status
     expect 3 '' cc exec -- sh -c 'exit 3'
     expect 0 'confinement: ' cc status
+    expect 0 '^ask push-force ' cc explain git push --force origin main
+    expect 0 '' cc approvals
+    expect 0 'git status' cc audit
     script=$root/scripts/check-instances.sh expect 0 "^$id +healthy +clients: 1 +$work/started" cc
     expect 0 "== claude-$id-tools" cc logs
     # A run beside it does not take it down.
@@ -138,7 +141,7 @@ has() {
         grep -rqs "$1" /run /home /tmp /scratch /etc /var/lib /workspace' sh "$2"
 }
 
-each_key_of_env_is_in_one_container_alone() {
+the_env_file_is_split_by_service() {
     person
     project "$work/keys"
     local id name
@@ -232,6 +235,39 @@ the_project_of_another_user_is_run_as_him() {
 
 # --- Without a program of this machine -------------------------------------------
 
+a_tool_is_added_and_taken_out_by_its_name() {
+    person
+    project "$work/tool"
+    expect 0 'runs, for' cc start
+    mkdir "$work/words"
+    printf 'binary = "/usr/bin/wc"\ndefault = "allow"\n' >"$work/words/tool.toml"
+    expect 0 '' cc tools add words --path "$work/words" --yes
+    [[ $(readlink "$(claude_home)/tools/bin/words") == tool-client ]] || fail "no link"
+    printf 'a b\n' >text
+    eventually 5 cc exec words -w text
+    expect 0 '^2 text' cc exec words -w text
+    expect 0 'words' cc tools list
+    expect 0 ' 0 errors' cc tools check
+    # Its program is not there: it says what to do, and the next build has it.
+    expect 0 'claude-container build' cc tools add jq
+    grep -Fxq jq "$(claude_home)/config/packages" || fail "the package is not noted"
+    expect 0 'removed' cc tools remove words jq
+    [[ ! -e $(claude_home)/tools/bin/words ]] || fail "the link is left"
+    ! grep -Fxq jq "$(claude_home)/config/packages" || fail "the package is still noted"
+}
+
+the_projects_own_setup_runs_in_the_agents_container() {
+    person
+    project "$work/hooked"
+    mkdir .claude-container
+    printf '{"setup":{"client":".claude-container/it.sh"}}\n' >.claude-container/config.json
+    printf 'touch prepared\n' >.claude-container/it.sh
+    expect 0 '^prepared$' cc run -- ls
+    printf '{"setup":{"client":"../elsewhere.sh"}}\n' >.claude-container/config.json
+    expect 1 'config.json is not well' cc run -- ls
+    nothing_runs "$(id_here)"
+}
+
 everything_comes_from_the_images_where_nothing_is_built() {
     person
     mkdir "$work/copy"
@@ -307,7 +343,7 @@ each_engine_is_found_and_given_its_own_options() {
     fake_engines podman podman-compose docker
     expect 1 'the engine.s words are above' cc start
     # Nothing of the project's or the checkout's environment files is read.
-    grep -q "^podman-compose -f $root/compose.yaml -p claude-$(id_here) --env-file /dev/null up -d tool-server" "$RECORD" ||
+    grep -q "^podman-compose -f $root/compose.yaml -f $root/deploy/compose.root.yaml -p claude-$(id_here) --env-file /dev/null up -d tool-server" "$RECORD" ||
         fail "called otherwise: $(cat "$RECORD")"
     grep -Fxq 'SERVER_PROC=unmask=/proc/*' "$RECORD.env" || fail "$(cat "$RECORD.env")"
     grep -Fxq "SERVER_SECCOMP=$root/deploy/seccomp.json" "$RECORD.env" || fail "$(cat "$RECORD.env")"
@@ -325,6 +361,54 @@ each_engine_is_found_and_given_its_own_options() {
     cc_engine=lxc expect 1 'CLAUDE_ENGINE is podman or docker, not: lxc' cc start
     rm "$fakes/docker"
     expect 1 'CLAUDE_ENGINE is docker, which is not installed' cc start
+}
+
+# --- Other engines, for real -----------------------------------------------------------
+
+# What is the same with every engine, in a directory of the caller's: `cc` runs it.
+a_day_with_it() {
+    local id=$1
+    expect 7 '^committed' cc run -- \
+        sh -c 'git init -q && touch a && git add a && git commit -q -m x && echo committed && ls -ln && exit 7'
+    expect 0 'runs, for' cc start
+    expect 0 'nothing to commit' cc exec git status
+    expect 0 'nothing is wrong' cc doctor
+    grep -Eq "^ok +confinement: namespaces" <<<"$output" || fail "another level of confinement: $output"
+    expect 0 "$id +healthy +clients: 1" cc status --all
+    expect 0 'is stopped' cc stop
+    [[ -z $(engine ps -a --filter "name=^claude-$id" --format '{{.Names}}') ]] || fail "containers are left"
+    [[ -z $(engine network ls --filter "name=claude-$id" --format '{{.Name}}') ]] || fail "networks are left"
+}
+
+rootless_podman_runs_it_for_an_ordinary_user() {
+    start_rootless
+    local copy=$engine_home/copy
+    mkdir -p "$copy/bin" "$engine_home/p" "$engine_home/programs"
+    cp -r "$root/scripts" "$root/compose.yaml" "$root/deploy" "$root/tools.d" "$root/client" "$root/server" "$copy/"
+    cp "$bin/tool-server" "$bin/tool-client" "$copy/bin/"
+    printf '#!/bin/sh\nexec /usr/bin/python3 -m podman_compose "$@"\n' >"$engine_home/programs/podman-compose"
+    chmod 755 "$engine_home/programs/podman-compose"
+    chown -R "$engine_user:$engine_user" "$engine_home"/{copy,p,programs}
+    as_user git config --global user.name Ada
+    as_user git config --global user.email ada@example.org
+    cc() {
+        as_user env PATH="$engine_home/programs:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin" \
+            SERVER_IMAGE="$SERVER_IMAGE" CLAUDE_IMAGE="$CLAUDE_IMAGE" \
+            sh -c 'cd ~/p && exec ~/copy/scripts/claude-container "$@"' sh "$@" </dev/null
+    }
+    a_day_with_it "$("$bin/tool-server" host instance "$engine_home/p")"
+    [[ $(stat -c %U "$engine_home/p/a") == "$engine_user" ]] || fail "the file is another's: $(ls -l "$engine_home/p")"
+}
+
+dockers_engine_runs_it() {
+    start_docker
+    home=$work/h cc_engine=docker
+    mkdir -p "$home" "$work/p"
+    HOME=$home git config --global user.name Ada
+    HOME=$home git config --global user.email ada@example.org
+    cd "$work/p"
+    at_end+=('cc stop --all')
+    a_day_with_it "$(id_here)"
 }
 
 # --- doctor ------------------------------------------------------------------------
@@ -468,7 +552,7 @@ every_verb_has_a_help_worth_reading() {
     home=$work/h
     mkdir "$home"
     local verb
-    for verb in run start stop exec status logs doctor tools project setup install build uninstall; do
+    for verb in run start stop exec status logs doctor tools project approvals setup install build uninstall; do
         expect 0 "^claude-container $verb" cc "$verb" --help
         (($(wc -l <<<"$output") >= 4)) || fail "$verb --help says little: $output"
         expect 0 "(^|[ ,|])$verb" cc --help
@@ -483,9 +567,11 @@ cases \
     doctor_finds_what_undermines_the_whole_in_the_agents_container \
     one_command_installs_and_runs_and_leaves_only_the_state \
     start_runs_both_and_stop_leaves_nothing_but_the_state \
-    each_key_of_env_is_in_one_container_alone
+    the_env_file_is_split_by_service
 long_cases \
     a_second_run_uses_the_server_and_the_last_one_takes_it_down \
+    a_tool_is_added_and_taken_out_by_its_name \
+    the_projects_own_setup_runs_in_the_agents_container \
     check_instances_fails_for_one_that_died \
     several_projects_run_at_once_and_see_nothing_of_each_other \
     a_failed_step_says_what_to_do_and_leaves_nothing_half_done \
@@ -493,4 +579,6 @@ long_cases \
     the_project_of_another_user_is_run_as_him \
     everything_comes_from_the_images_where_nothing_is_built \
     uninstall_names_what_it_removes_and_keeps_the_state \
-    doctor_says_what_is_wrong_and_exits_1
+    doctor_says_what_is_wrong_and_exits_1 \
+    rootless_podman_runs_it_for_an_ordinary_user \
+    dockers_engine_runs_it

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154,SC2016,SC2030,SC2031,SC2034
+# shellcheck shell=bash disable=SC2154,SC2016,SC2317,SC2030,SC2031,SC2034
 # The two containers of compose.yaml: what works in them, and what is not in the agent's.
 # other_engines.sh runs most of it with other engines.
 
@@ -199,6 +199,41 @@ without_a_server_the_client_says_what_is_wrong() {
     expect 0 '30' grep -o 'TOOL_WAIT:-30' "$root/client/entrypoint.sh"
 }
 
+# The profile without a network: no way out at all, and the model by the tools' container,
+# where the key is.
+an_agent_without_a_network_asks_its_model_by_the_proxy() {
+    local key=canary-of-the-model
+    instance isolated
+    (umask 077 && printf '%s\n' "$key" >"$CLAUDE_HOME/config/secrets/anthropic_api_key")
+    sed 's|^credential = .*|&\nupstream = "http://127.0.0.1:8412"|' "$root/deploy/proxy.toml" >"$CLAUDE_HOME/config/server/proxy.toml"
+    chown -R "$HOST_UID:$HOST_GID" "$CLAUDE_HOME/config"
+    # The shipped definition, but for where the model is: here it is a server of the test's.
+    sed -e 's|TOOL_REQUIRE_RULES: .*|&\n      TOOL_PROXY_SOCKET: /run/sockets/proxy.sock\n      TOOL_PROXY_DEFINITION: /etc/tool-server/proxy.toml|' \
+        "$root/compose.yaml" >"$work/compose.yaml"
+    compose_root=$work
+    up --profile isolated tool-server claude-isolated
+    cp "$root/tests/deploy/help/model.py" "$CLAUDE_HOME/state/$INSTANCE_ID/server/"
+    engine exec -d "claude-$INSTANCE_ID-tools" sh -c 'exec python3 /var/lib/tool-server/model.py 8412 >/var/lib/tool-server/asked'
+    eventually 20 in_server bash -c ': </dev/tcp/127.0.0.1/8412'
+    isolated() { engine exec "claude-$INSTANCE_ID-isolated" bash -c "$1"; }
+    # No interface but its own loopback.
+    expect 0 '^lo$' isolated 'for i in /sys/class/net/*; do echo "${i##*/}"; done'
+    [[ $output == lo ]] || fail "it has a network: $output"
+    eventually 10 isolated ': </dev/tcp/127.0.0.1/8080'
+    expect 0 'HTTP/1.1 200' isolated 'exec 3<>/dev/tcp/127.0.0.1/8080
+        printf "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nX-Api-Key: mine\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}" >&3
+        timeout 10 cat <&3'
+    if grep -q "$key" <<<"$output"; then fail "the key came back"; fi
+    expect 0 "^/v1/messages $key\$" cat "$CLAUDE_HOME/state/$INSTANCE_ID/server/asked"
+    # Tools work as ever.
+    expect 0 'On branch' isolated 'git init -q && git status'
+    # With the key there, the server's own start finds the shipped definition.
+    compose_root=$root
+    up --profile isolated tool-server
+    expect 0 'proxy' in_server tool-server status
+    expect 0 'api.anthropic.com' in_server tool-server status
+}
+
 logged() { engine logs "claude-$INSTANCE_ID" 2>&1 | grep "$1"; }
 
 # setup.client: before the agent, in the workspace; where it fails the agent does not start.
@@ -292,6 +327,7 @@ cases \
     a_project_of_roots_is_worked_on_without_a_capability \
     tools_are_held_by_namespaces
 long_cases \
+    an_agent_without_a_network_asks_its_model_by_the_proxy \
     the_projects_setup_runs_before_the_agent \
     a_user_without_a_name_gets_one \
     tools_know_who_they_are \

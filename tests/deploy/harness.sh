@@ -208,8 +208,11 @@ remove_instance() {
     return 0
 }
 
+# up [--profile NAME] [SERVICE...]
 up() {
-    compose up -d "$@" >"$work/up.log" 2>&1 || { cat "$work/up.log"; fail "compose up: $(tail -n 1 "$work/up.log")"; }
+    local profile=()
+    [[ ${1-} != --profile ]] || { profile=(--profile "$2"); shift 2; }
+    compose "${profile[@]}" up -d "$@" >"$work/up.log" 2>&1 || { cat "$work/up.log"; fail "compose up: $(tail -n 1 "$work/up.log")"; }
     eventually 30 in_server tool-server health
 }
 

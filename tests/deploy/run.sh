@@ -137,9 +137,10 @@ build() {
     local kind=$1 image=$2 context=$deploy/context
     shift 2
     rm -rf -- "$context"
-    mkdir -p "$context/.prebuilt"
+    mkdir -p "$context/.prebuilt" "$context/deploy"
     cp "$bin/tool-server" "$bin/tool-client" "$context/.prebuilt/"
     cp -r "$root/server" "$root/client" "$root/.dockerignore" "$context/"
+    cp "$root/deploy/proxy.toml" "$context/deploy/"
     podman build --quiet --network=host -f "$context/$kind/Containerfile" --build-arg BASE="$BASE_IMAGE" \
         --build-arg PREBUILT=.prebuilt "$@" -t "$image" "$context" >"$deploy/$kind.log" 2>&1 ||
         { tail -n 20 "$deploy/$kind.log"; return 1; }

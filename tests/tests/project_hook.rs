@@ -36,6 +36,7 @@ fn said(outcome: &Outcome) -> String {
 fn shown(server: &Setup) -> String {
     let answer: Value =
         serde_json::from_str(&project(server, &["show", "--json"]).success()).expect("JSON");
+    assert!(answer["text"].as_str().is_some_and(|text| text.starts_with("     1 ")), "{answer}");
     answer["hash"].as_str().expect("a hash").to_owned()
 }
 

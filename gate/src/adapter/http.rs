@@ -83,7 +83,8 @@ pub(crate) async fn handle(site: &Site, mut asked: Asked) -> Result<Response<Bod
         part.shown.push_str(&shown.text);
         body_shown = !shown.text.is_empty();
     }
-    let beside = headers::told(&asked.headers, KEEPS.request, body_shown);
+    let mut beside = headers::told(&asked.headers, KEEPS.request, body_shown);
+    beside.extend(headers::told_of(&headers::more(&asked.headers, gate)));
     site.allow_with(&[], part, beside, rest).await?;
     let head = asked.method == Method::HEAD;
     let answer = site.send(Onward::of(asked, &KEEPS)).await?;

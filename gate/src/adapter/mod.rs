@@ -35,7 +35,7 @@ pub(crate) fn has_host(gate: &Gate, came: Came, host: &str, port: u16) -> bool {
     let named = match (came, gate.adapter) {
         (_, Adapter::Github) => github::has_host(gate, host),
         (Came::Github, _) => false,
-        (Came::Proxy, _) => names(gate, host),
+        (Came::Proxy | Came::Own, _) => names(gate, host),
     };
     named && has_port(gate, port)
 }

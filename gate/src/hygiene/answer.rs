@@ -4,7 +4,7 @@ use hyper::Response;
 use hyper::header::{CONTENT_LENGTH, HeaderValue, LOCATION};
 use url::Url;
 
-use super::headers;
+use super::headers::{self, join};
 use crate::body::Body;
 use crate::refusal::Refusal;
 use crate::site::{Keeps, Redirects, Site};
@@ -20,6 +20,7 @@ pub(crate) fn clean(
 ) -> Result<Response<Body>, Refusal> {
     let (parts, body) = answer.into_parts();
     let mut picked = headers::pick(&parts.headers, keeps.answer);
+    join(&mut picked, headers::more(&parts.headers, site.gate()));
     // Of what has no body the length says what it would be.
     if head && let Some(length) = parts.headers.get(CONTENT_LENGTH) {
         picked.insert(CONTENT_LENGTH, length.clone());

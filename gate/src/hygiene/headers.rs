@@ -1,6 +1,7 @@
 //! Which headers of a message go on: those that a list names, and no others.
 
-use hyper::header::HeaderMap;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use tool_policy::definition::gate::{Gate, NO_HEADERS, Scheme};
 
 /// What is between two neighbours alone; hyper writes its own.
 const BETWEEN: [&str; 12] = [
@@ -60,6 +61,42 @@ pub(crate) fn told(came: &HeaderMap, keeps: &[&str], body_shown: bool) -> Vec<St
         });
     }
     lines
+}
+
+/// The headers of a message that the gate's own list names; never who somebody is.
+pub(crate) fn more(came: &HeaderMap, gate: &Gate) -> HeaderMap {
+    let own = match &gate.scheme {
+        Scheme::Header(name) => name.to_ascii_lowercase(),
+        _ => String::new(),
+    };
+    let mut picked = HeaderMap::new();
+    for (name, value) in came {
+        let text = name.as_str();
+        let never = NO_HEADERS.contains(&text);
+        let listed = gate.headers.iter().any(|wanted| wanted.matches(text.as_bytes()));
+        if listed && !never && text != own {
+            picked.append(name.clone(), value.clone());
+        }
+    }
+    picked
+}
+
+/// Adds those that are not there.
+pub(crate) fn join(to: &mut HeaderMap, more: HeaderMap) {
+    let new: Vec<_> = more.keys().filter(|name| !to.contains_key(*name)).cloned().collect();
+    for name in new {
+        for value in more.get_all(&name) {
+            to.append(name.clone(), value.clone());
+        }
+    }
+}
+
+/// Lines for people about those.
+pub(crate) fn told_of(more: &HeaderMap) -> Vec<String> {
+    let line = |(name, value): (&HeaderName, &HeaderValue)| {
+        format!("with the header {name}: {}", value.as_bytes().escape_ascii())
+    };
+    more.iter().map(line).collect()
 }
 
 /// The headers of a message that a list names.

@@ -26,7 +26,13 @@ pub(crate) struct Target {
 }
 
 /// Reads it.
-pub(crate) fn read<B>(request: &Request<B>, came: Came) -> Result<Target, Refusal> {
+///
+/// `base`: the host that is meant where this machine is named.
+pub(crate) fn read<B>(
+    request: &Request<B>,
+    came: Came,
+    base: Option<&str>,
+) -> Result<Target, Refusal> {
     if request.version() != Version::HTTP_11 && request.version() != Version::HTTP_10 {
         return Err(Refusal::Malformed("only HTTP/1.0 and HTTP/1.1 are spoken here"));
     }
@@ -73,6 +79,13 @@ pub(crate) fn read<B>(request: &Request<B>, came: Came) -> Result<Target, Refusa
             let (host, port) = named.ok_or(Refusal::Malformed("it names no host"))?;
             (host, port.unwrap_or(443))
         }
+        (Came::Own, None) => {
+            let (host, port) = named.ok_or(Refusal::Malformed("it names no host"))?;
+            match base.filter(|_| is_this_machine(&host)) {
+                Some(base) => (base.to_owned(), 443),
+                None => (host, port.unwrap_or(80)),
+            }
+        }
         (Came::Proxy, None) => {
             return Err(Refusal::Malformed("this is a proxy: the request has to name its host"));
         }
@@ -86,6 +99,13 @@ pub(crate) fn read<B>(request: &Request<B>, came: Came) -> Result<Target, Refusa
         return Err(Refusal::TooLong { limit: LONGEST });
     }
     Ok(Target { host, port, path, query })
+}
+
+// A page of a browser that a name of its own leads here names that.
+fn is_this_machine(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost"
+        || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 // What reads a body by its length and what reads it by its pieces would see two

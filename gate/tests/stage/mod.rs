@@ -50,6 +50,7 @@ pub(crate) fn gate(adapter: Adapter, hosts: &[&str]) -> Gate {
         repositories: Vec::new(),
         methods: Vec::new(),
         paths: Vec::new(),
+        headers: Vec::new(),
         credential: None,
         scheme: match adapter {
             Adapter::Git => Scheme::Basic("x-access-token".to_owned()),
@@ -277,6 +278,7 @@ impl Stage {
         });
         let grant = Arc::new(Grant {
             door: Door { address, secret: SECRET.to_owned() },
+            base: gates.first().map(|gate| gate.hosts[0].as_str().to_owned()),
             gates: gates.into(),
             push,
             judge: Arc::clone(&judge) as Arc<dyn Judge>,

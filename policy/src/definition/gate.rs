@@ -25,6 +25,8 @@ pub struct Gate {
     pub methods: Vec<String>,
     /// http, npm: patterns of paths, with the slash; empty: all.
     pub paths: Vec<Pattern>,
+    /// http: headers that pass beside the usual ones, both ways; in small letters.
+    pub headers: Vec<Pattern>,
     /// What is added; none is nothing.
     pub credential: Option<Credential>,
     /// How it is added.
@@ -68,6 +70,34 @@ impl Adapter {
         }
     }
 }
+
+/// Headers that no gate's `headers` lets pass: what is between two neighbours alone, who
+/// somebody is, and by which servers are told another method or path.
+pub const NO_HEADERS: [&str; 23] = [
+    "authorization",
+    "connection",
+    "content-length",
+    "cookie",
+    "forwarded",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "set-cookie",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "www-authenticate",
+    "x-forwarded-for",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+];
 
 /// `credential`: where it is, never what it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

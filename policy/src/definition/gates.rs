@@ -12,7 +12,7 @@ use toml::de::DeTable;
 use url::{Host, Url};
 
 use super::credential::{self, absolute, is_token};
-use super::gate::{Adapter, Credential, Gate, Scheme};
+use super::gate::{Adapter, Credential, Gate, NO_HEADERS, Scheme};
 use super::read::{
     Entry, Source, Wrong, array, chosen, decision, flag, integer, list, string, tables, unknown,
 };
@@ -79,6 +79,7 @@ fn one(span: &Range<usize>, members: &DeTable<'_>, line: usize) -> Result<Gate, 
             "repositories" => gate.repositories = each(member, repository)?,
             "methods" => gate.methods = each(member, method)?,
             "paths" => gate.paths = each(member, path)?,
+            "headers" => gate.headers = each(member, header)?,
             "credential" => {
                 let read = credential::read(string(member)?);
                 gate.credential =
@@ -133,6 +134,7 @@ fn empty(adapter: Adapter, line: usize) -> Gate {
         repositories: Vec::new(),
         methods: Vec::new(),
         paths: Vec::new(),
+        headers: Vec::new(),
         credential: None,
         scheme,
         upstream: None,
@@ -150,6 +152,8 @@ fn only_of(name: &str, adapter: Adapter) -> Option<&'static str> {
         ("repositories" | "lfs", _) => Some("git"),
         ("methods" | "paths", Adapter::Http | Adapter::Npm) => None,
         ("methods" | "paths", _) => Some("http and npm"),
+        ("headers", Adapter::Http) => None,
+        ("headers", _) => Some("http"),
         _ => None,
     }
 }
@@ -241,6 +245,21 @@ fn path(text: &str) -> Result<Pattern, String> {
     match text.starts_with(['/', '*']) && !text.contains(odd) {
         true => Pattern::parse(text).map_err(str::to_owned),
         false => Err("a pattern that begins with /".to_owned()),
+    }
+}
+
+/// A name, or the beginning of one and `*`: never all of them.
+fn header(text: &str) -> Result<Pattern, String> {
+    let expected = || "a header's name in small letters, or its beginning and *".to_owned();
+    let name = text.strip_suffix('*').unwrap_or(text);
+    let plain =
+        is_token(name) && !name.bytes().any(|byte| byte.is_ascii_uppercase() || byte == b'*');
+    if NO_HEADERS.contains(&text) {
+        return Err("a header that may pass".to_owned());
+    }
+    match plain && name.len() > 2 {
+        true => Pattern::parse(text).map_err(str::to_owned),
+        false => Err(expected()),
     }
 }
 

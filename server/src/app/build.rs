@@ -17,16 +17,16 @@ use super::state::{instance_number, make_state_directory, random};
 use crate::audit::{self, Audit};
 use crate::broker::{
     Admission, ApprovalSettings, Approvals, Bounds, Broker, Commands, Confines, Environment, Facts,
-    Gates, Homes, ProjectSetup, Rates, Recent, Redact, Setups, Signing, Workspace,
+    Gates, Homes, ProjectSetup, Proxy, Rates, Recent, Redact, Setups, Signing, Workspace,
 };
 use crate::config::{Cgroup, Config, SandboxLevel};
 use crate::exec::{Executor, Rooms, Trees, sweep_leftovers};
-use crate::listen::{SCRAPE_DESCRIPTORS, gate_places, paid_for};
+use crate::listen::{SCRAPE_DESCRIPTORS, gate_places, paid_for, proxy_descriptors, proxy_places};
 use crate::metrics::Metrics;
 use crate::os::cgroup::Tree;
 use crate::os::mark::Marks;
 use crate::os::startup;
-use crate::registry::{Registry, RegistryOptions};
+use crate::registry::{Registry, RegistryOptions, define_proxy};
 
 /// What the registry needs of the settings.
 pub(crate) fn registry_options(config: &Config) -> RegistryOptions {
@@ -46,14 +46,29 @@ pub(crate) fn registry_options(config: &Config) -> RegistryOptions {
             .collect(),
         binary_dirs: crate::registry::BINARY_DIRS.iter().map(Into::into).collect(),
         hidden: hidden(config),
+        proxy: None,
     }
+}
+
+/// The same, with the definition of the proxy, if there is one.
+fn options_with_proxy(config: &Config) -> Result<RegistryOptions, AppError> {
+    let mut options = registry_options(config);
+    if let Some(path) = &config.proxy_definition {
+        let proxy = define_proxy(path, &options);
+        options.proxy = Some(proxy.map_err(|error| AppError::Proxy(path.clone(), error))?);
+    }
+    Ok(options)
 }
 
 /// What is the server's own, and none of a tool's business.
 fn hidden(config: &Config) -> Vec<(&'static str, PathBuf)> {
     let sockets = [&config.socket, &config.control_socket];
     let listen = config.listen.iter().map(|listen| &listen.path);
-    let sockets = sockets.into_iter().chain(listen).map(|path| ("a socket", path.clone()));
+    let sockets = sockets
+        .into_iter()
+        .chain(listen)
+        .chain(&config.proxy_socket)
+        .map(|path| ("a socket", path.clone()));
     std::iter::once(("the server's state", config.state_dir.clone())).chain(sockets).collect()
 }
 
@@ -77,11 +92,16 @@ pub(crate) enum For {
     Setup,
 }
 
+/// What was built.
+pub(crate) struct Built {
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) files: startup::FileLimit,
+    /// And how many connections it may have.
+    pub(crate) proxy: Option<(Arc<Proxy>, u64)>,
+}
+
 /// Everything but the sockets.
-pub(crate) fn build(
-    config: &Config,
-    purpose: For,
-) -> Result<(Arc<Broker>, startup::FileLimit), AppError> {
+pub(crate) fn build(config: &Config, purpose: For) -> Result<Built, AppError> {
     let system = |what| move |errno| AppError::System(what, errno);
     make_state_directory(&config.state_dir)?;
     startup::reset_dispositions();
@@ -114,6 +134,10 @@ pub(crate) fn build(
     if config.metrics_listen.is_some() {
         files.now = files.now.saturating_sub(SCRAPE_DESCRIPTORS);
     }
+    let places = proxy_places(files.now);
+    if config.proxy_socket.is_some() {
+        files.now = files.now.saturating_sub(proxy_descriptors(places));
+    }
     let kept = Confines::room(files.now);
     files.now = files.now.saturating_sub(u64::try_from(kept).unwrap_or(u64::MAX));
     let executor = Executor::new(
@@ -131,7 +155,7 @@ pub(crate) fn build(
         homes.open_ways().map_err(failed)?;
     }
     let tree = describe_tree(marks.is_some(), sealed, executor.cgroups());
-    let registry = Arc::new(Registry::open(registry_options(config)));
+    let registry = Arc::new(Registry::open(options_with_proxy(config)?));
     // Another one at each start: a call's id is nobody else's, in the audit too.
     let instance = random(&config.state_dir)?;
     let audit = match purpose {
@@ -183,7 +207,10 @@ pub(crate) fn build(
             finished: AtomicU64::new(0),
         }
     });
-    Ok((broker, files))
+    let tool = broker.registry.options().proxy.clone();
+    let most = usize::try_from(places).unwrap_or(1);
+    let proxy = tool.map(|tool| (Arc::new(broker.open_proxy(tool, most)), places));
+    Ok(Built { broker, files, proxy })
 }
 
 fn open_audit(config: &Config) -> Result<Audit, AppError> {

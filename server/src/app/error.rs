@@ -12,6 +12,9 @@ pub(crate) enum AppError {
     /// The figures' address.
     #[error("cannot listen at {0} for the figures: {1}; choose another metrics.listen")]
     Figures(std::net::SocketAddr, #[source] std::io::Error),
+    /// The proxy's definition.
+    #[error("the proxy's definition {file}{line} {1}", file = .0.display(), line = .1.line().map_or_else(|| ":".to_owned(), |line| format!(":{line}:")))]
+    Proxy(std::path::PathBuf, #[source] crate::registry::LoadError),
     /// The state directory.
     #[error("{0}")]
     State(#[from] StateError),

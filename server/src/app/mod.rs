@@ -33,16 +33,16 @@ use tokio_util::task::TaskTracker;
 use tool_gate::upstream::LOOKUPS;
 use tracing::{debug, info, warn};
 
-pub(crate) use self::build::{For, build, environment, registry_options};
+pub(crate) use self::build::{Built, For, build, environment, registry_options};
 pub(crate) use self::error::AppError;
 use self::registry::{keep_links, keep_registry};
 use self::restarts::Mark;
-use self::sockets::{limits, main_place, open_sockets};
+use self::sockets::{limits, main_place, open_proxy, open_sockets};
 use self::state::{lock_state, make_state_directory};
-use crate::broker::Broker;
+use crate::broker::{Broker, proxy_in_words};
 use crate::config::Config;
 use crate::listen::{
-    Context, Door, LEAST_DESCRIPTORS, Listening, Reload, Scrape, Shared, SocketError,
+    Context, Door, LEAST_DESCRIPTORS, Listening, Reload, Scrape, Shared, SocketError, serve_proxy,
 };
 use crate::os::foreign;
 use crate::os::program::forget_the_start;
@@ -94,8 +94,9 @@ async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<
     make_state_directory(&config.state_dir)?;
     let _lock = take_over(config, passed.is_empty()).await?;
     let sockets = open_sockets(config, passed)?;
+    let way = open_proxy(config)?;
     let scrape = open_scrape(config)?;
-    let (broker, files) = build(config, For::Serving)?;
+    let Built { broker, files, proxy } = build(config, For::Serving)?;
     if files.now < LEAST_DESCRIPTORS {
         return Err(AppError::FewDescriptors { now: files.now, least: LEAST_DESCRIPTORS });
     }
@@ -127,6 +128,12 @@ async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<
     }
     // Whoever is answered finds them.
     keep_links(config, &broker);
+    if let (Some((listening, rules)), Some((proxy, places))) = (&way, proxy) {
+        let (socket, to) = (listening.path().display(), proxy_in_words(&proxy.tool));
+        info!(%socket, to, "listening for the agent's own requests");
+        let listener = listening.listener()?;
+        tokio::spawn(serve_proxy(listener, rules.clone(), proxy, places, closed.clone()));
+    }
     let door = door.open(Arc::clone(&broker), closed.clone())?;
     tell_the_start(config, &broker, limits.connections);
     let tools: Vec<_> = broker.registry.snapshot().tools.values().cloned().collect();
@@ -144,7 +151,7 @@ async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<
     notify(&[sd_notify::NotifyState::Stopping]);
     stop(config, &broker, &busy, &closed).await;
     door.shut();
-    drop(sockets);
+    drop((sockets, way));
     mark.clear();
     info!("stopped");
     Ok(())

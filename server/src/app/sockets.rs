@@ -62,3 +62,19 @@ pub(super) fn open_sockets(
     }
     Ok(sockets)
 }
+
+/// The socket of the proxy, where there is to be one, with the calls' socket's mode and
+/// group and for the same peers.
+pub(super) fn open_proxy(config: &Config) -> Result<Option<(Listening, Rules)>, AppError> {
+    let Some(path) = &config.proxy_socket else { return Ok(None) };
+    let (mode, group) = (config.socket_mode, config.socket_group.clone());
+    let place = Place { path: path.clone(), mode, group };
+    let rules = Rules {
+        socket: usize::MAX,
+        tools: None,
+        uids: config.peers_uids.clone(),
+        gids: config.peers_gids.clone(),
+        control: false,
+    };
+    Ok(Some((Listening::bind(&place)?, rules)))
+}

@@ -28,6 +28,7 @@ mod outlet;
 mod outside;
 mod plan;
 mod project;
+mod proxy;
 mod rates;
 mod recent;
 mod record;
@@ -64,6 +65,7 @@ pub(crate) use self::project::{
     ProjectError, Setup as ProjectSetup, Status as ProjectStatus, client as project_client,
     render as render_script, show_at_rest as show_project_at_rest,
 };
+pub(crate) use self::proxy::{Proxy, in_words as proxy_in_words, stranger as proxy_stranger};
 pub(crate) use self::rates::Rates;
 pub(crate) use self::recent::Recent;
 use self::redact::Begins;
@@ -376,7 +378,9 @@ impl Broker {
     /// Whether the server has credentials that a tool might read: one that is not
     /// confined.
     fn guards(&self, tool: &Tool) -> bool {
-        !tool.is_confined() && self.registry.snapshot().holds_credentials()
+        let proxy = self.registry.options().proxy.as_ref();
+        let proxys = proxy.is_some_and(|proxy| proxy.holds_credential());
+        !tool.is_confined() && (proxys || self.registry.snapshot().holds_credentials())
     }
 
     fn plan(

@@ -23,7 +23,7 @@ use self::audit::AuditStatus;
 use self::confinement::ConfinementStatus;
 use self::tools::{State, ToolStatus};
 use super::recent::{Refused, UnderWay};
-use super::{Broker, Peer, ProjectStatus};
+use super::{Broker, Peer, ProjectStatus, proxy_in_words};
 use crate::metrics::Decided;
 use crate::os::process::command_line;
 use crate::registry::Snapshot;
@@ -87,6 +87,8 @@ pub(crate) struct Status {
     unclean_restarts: u64,
     tools: Vec<ToolStatus>,
     project: ProjectStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proxy: Option<String>,
     problems: Vec<String>,
     left_behind: Vec<Daemon>,
 }
@@ -175,6 +177,7 @@ impl Broker {
             unclean_restarts: self.metrics.unclean_restarts_so_far(),
             tools,
             project,
+            proxy: self.registry.options().proxy.as_deref().map(proxy_in_words),
             problems: snapshot.problems.iter().map(ToString::to_string).collect(),
             left_behind,
         }

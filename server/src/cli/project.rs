@@ -32,7 +32,7 @@ pub(super) fn command() -> Command {
         .subcommand(
             Command::new("show")
                 .about("Show the server's script as it is now, its hash, and how far it is")
-                .arg(json.help("Print JSON, without the script's text")),
+                .arg(json.help("Print JSON instead of text")),
         )
         .subcommand(
             Command::new("approve")
@@ -124,6 +124,11 @@ fn show(script: &[u8], answer: &Value, as_json: bool) -> ExitCode {
         return fail(&error);
     }
     if as_json {
+        let mut answer = answer.clone();
+        if let (Some(object), Ok(text)) = (answer.as_object_mut(), std::str::from_utf8(script)) {
+            // Who is shown the hash is shown what it is of.
+            object.insert("text".to_owned(), text.into());
+        }
         say(&answer.to_string());
         return ExitCode::SUCCESS;
     }

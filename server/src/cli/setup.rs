@@ -33,7 +33,7 @@ pub(super) fn run(config: &Config, names: &[OsString]) -> ExitCode {
 }
 
 async fn run_all(config: &Config, names: &[OsString], signals: Signals) -> Result<bool, AppError> {
-    let (broker, _) = build(config, For::Setup)?;
+    let broker = build(config, For::Setup)?.broker;
     let signals = readiness::watch(signals, Interest::READABLE)?;
     let snapshot = broker.registry.snapshot();
     let mut well = true;

@@ -35,6 +35,10 @@ fn lines(answer: &Value) -> Vec<String> {
         "" => {}
         rate => lines.push(format!("rate: {rate} for each peer")),
     }
+    match text(answer, "proxy") {
+        "" => {}
+        to => lines.push(format!("proxy: {to}")),
+    }
     lines.extend(answer.get("audit").map(audit));
     lines.push(format!("peers: told apart {}", text(answer, "peers")));
     lines.push(format!("process trees: ended {}", text(answer, "tree")));

@@ -26,4 +26,6 @@ pub(crate) enum ConfigError {
     NoDefault { setting: &'static str, reason: String },
     #[error("two sockets have the path {}: give each its own (socket, control_socket, listen)", path.display())]
     SocketTwice { path: PathBuf },
+    #[error("proxy.socket and proxy.definition belong together: set both, or neither")]
+    HalfAProxy,
 }

@@ -125,6 +125,9 @@ pub(crate) fn load(matches: &ArgMatches, env: Environment<'_>) -> Result<Config,
         config.effective.push(Effective { key: setting.key, value, source });
     }
     config.check_sockets()?;
+    if config.proxy_socket.is_some() != config.proxy_definition.is_some() {
+        return Err(ConfigError::HalfAProxy);
+    }
     Ok(config)
 }
 
@@ -210,6 +213,7 @@ impl Config {
     fn check_sockets(&self) -> Result<(), ConfigError> {
         let mut paths = vec![&self.socket, &self.control_socket];
         paths.extend(self.listen.iter().map(|listen| &listen.path));
+        paths.extend(&self.proxy_socket);
         paths.sort();
         let twice = paths.windows(2).find(|pair| pair.first() == pair.last());
         match twice.and_then(|pair| pair.first()) {

@@ -40,6 +40,9 @@ pub(crate) struct Config {
     pub(crate) audit: AuditSettings,
     /// Where the figures are given by HTTP: a loopback address.
     pub(crate) metrics_listen: Option<SocketAddr>,
+    /// Where the agent's own requests are taken.
+    pub(crate) proxy_socket: Option<PathBuf>,
+    pub(crate) proxy_definition: Option<PathBuf>,
     pub(crate) links: Option<PathBuf>,
     pub(crate) links_client: Option<PathBuf>,
     pub(crate) log_level: LogLevel,

@@ -73,6 +73,7 @@ pub(crate) use plumbing::Io;
 pub(crate) use report::{Report, RunError};
 pub(crate) use room::{Place, Rooms};
 pub(crate) use run::{Executor, Running};
+pub(crate) use stranger::Stranger;
 pub(crate) use supervise::Outcome;
 pub(crate) use tree::{Trees, sweep_leftovers};
 pub(crate) use trial::{VERB as TRIAL_VERB, attempt};

@@ -62,7 +62,7 @@ pub(crate) struct Stranger {
 
 impl Stranger {
     /// One end of it is the server's alone.
-    pub(super) fn own(stream: UnixStream) -> Stranger {
+    pub(crate) fn own(stream: UnixStream) -> Stranger {
         let plain = |stream: UnixStream| stream.into_std().ok().map(OwnedFd::from);
         let stream = Arc::new(Queue::new(stream, plain));
         Stranger { stream, shared: false, reading: None, rest: Vec::new() }

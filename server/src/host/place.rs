@@ -197,8 +197,8 @@ fn ids(
         ));
     } else if uid == 0 {
         notes.push(format!(
-            "{} belongs to root: the containers run as root, without capabilities; as an ordinary \
-             user, with a project of yours, less is at stake",
+            "{} belongs to root: the containers run as root, without its capabilities (the tools' \
+             has SETFCAP alone); as an ordinary user, with a project of yours, less is at stake",
             project.display()
         ));
     }

@@ -12,6 +12,7 @@
 //! - `session`     what a connection says: calls, their control, operations
 //! - `events`      what a call tells meanwhile, as messages
 //! - `operation`   health, tools, status, reload, metrics
+//! - `proxy`       connections that belong to no call
 //! - `scrape`      the figures over HTTP
 
 mod accept;
@@ -20,6 +21,7 @@ mod connection;
 mod door;
 mod events;
 mod operation;
+mod proxy;
 mod scrape;
 mod session;
 mod socket;
@@ -27,5 +29,6 @@ mod socket;
 pub(crate) use accept::{Context, LEAST_DESCRIPTORS, Limits, Rules, Shared, gate_places, paid_for};
 pub(crate) use door::Door;
 pub(crate) use operation::Reload;
+pub(crate) use proxy::{proxy_descriptors, proxy_places, serve_proxy};
 pub(crate) use scrape::{DESCRIPTORS as SCRAPE_DESCRIPTORS, Scrape};
 pub(crate) use socket::{Listening, Place, SocketError};

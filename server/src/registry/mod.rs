@@ -11,6 +11,7 @@ mod error;
 mod fingerprint;
 mod load;
 mod name;
+mod proxy;
 mod reach;
 mod site;
 mod snapshot;
@@ -31,7 +32,9 @@ use tokio::sync::watch as channel;
 use tool_policy::NamePattern;
 
 pub(crate) use check::check;
+pub(crate) use error::LoadError;
 pub(crate) use name::ToolName;
+pub(crate) use proxy::define as define_proxy;
 pub(crate) use reach::{DEVICES, SYSTEM, holds};
 pub(crate) use snapshot::{Change, Problem, Snapshot};
 pub(crate) use tool::{EnvRules, Origin, Tool};
@@ -61,6 +64,8 @@ pub(crate) struct RegistryOptions {
     pub(crate) binary_dirs: Vec<PathBuf>,
     /// What is the server's own, and what it is: no definition opens it.
     pub(crate) hidden: Vec<(&'static str, PathBuf)>,
+    /// What is no tool, and has credentials that no tool may see.
+    pub(crate) proxy: Option<Arc<Tool>>,
 }
 
 /// Every tool, as the disk has it.

@@ -108,7 +108,8 @@ fn refusal(sandbox: &Sandbox, path: &Path, what: &str, hidden: &Path) -> (usize,
 
 /// Takes those out of the snapshot that would see what another one's gates need.
 pub(super) fn settle(snapshot: &mut Snapshot, options: &RegistryOptions) {
-    let secrets: Vec<Secret> = snapshot.tools.values().flat_map(secrets).collect();
+    let all = snapshot.tools.values().chain(&options.proxy);
+    let secrets: Vec<Secret> = all.flat_map(secrets).collect();
     if secrets.is_empty() {
         return;
     }
@@ -163,7 +164,7 @@ fn exposes(tool: &Tool, secrets: &[Secret], options: &RegistryOptions) -> Option
 }
 
 /// A credential of its own that every tool can read.
-fn lies_open(tool: &Tool, options: &RegistryOptions) -> Option<(usize, String)> {
+pub(super) fn lies_open(tool: &Tool, options: &RegistryOptions) -> Option<(usize, String)> {
     let everybodys = || {
         let roots = options.workspace.iter().map(PathBuf::as_path);
         SYSTEM.iter().map(Path::new).chain(roots)

@@ -100,6 +100,13 @@ fn every_member_of_a_gate_is_read() {
 }
 
 #[test]
+fn headers_that_pass_beside_the_usual_ones_are_named() {
+    let text =
+        "[[gate]]\nadapter = \"http\"\nhosts = [\"a.b\"]\nheaders = [\"anthropic-*\", \"x-app\"]";
+    assert_eq!(texts(&parse(text).unwrap().gates[0].headers), ["anthropic-*", "x-app"]);
+}
+
+#[test]
 fn a_gates_defaults_are_its_adapters() {
     for (adapter, scheme, default) in [
         ("git", Scheme::Basic("x-access-token".into()), Decision::Allow),
@@ -187,6 +194,13 @@ fn what_is_wrong_in_a_gate_has_its_line() {
         ("git", "repositories = [\"a/b.git\"]", "without .git"),
         ("git", "repositories = [\"/a/b\"]", "OWNER/NAME"),
         ("http", "methods = [\"get\"]", "capital letters"),
+        ("git", "headers = [\"x-own\"]", "headers is for http gates"),
+        ("http", "headers = [\"*\"]", "a header's name in small letters"),
+        ("http", "headers = [\"x-*\"]", "a header's name in small letters"),
+        ("http", "headers = [\"X-Own\"]", "a header's name in small letters"),
+        ("http", "headers = [\"a*b-own\"]", "a header's name in small letters"),
+        ("http", "headers = [\"authorization\"]", "a header that may pass"),
+        ("http", "headers = [\"x-original-url\"]", "a header that may pass"),
         ("http", "paths = [\"x\"]", "begins with /"),
         ("http", "paths = [\"/x?y\"]", "begins with /"),
         ("http", "credential = \"abc\"", "credential must be \"file:/PATH\""),

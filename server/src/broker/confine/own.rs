@@ -12,7 +12,12 @@ use std::path::{Path, PathBuf};
 pub(super) fn laid_open(state: &Path) -> Vec<String> {
     let audit = state.join("audit");
     let files = std::fs::read_dir(&audit).into_iter().flatten().flatten().map(|it| it.path());
-    let own = [audit.clone(), state.join("approvals.json"), state.join("lock")];
+    let own = [
+        audit.clone(),
+        state.join("approvals.json"),
+        state.join("project.json"),
+        state.join("lock"),
+    ];
     own.into_iter().chain(files).filter_map(line).collect()
 }
 

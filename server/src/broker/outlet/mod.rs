@@ -53,6 +53,16 @@ impl Gates {
     pub(crate) fn new(credentials: Arc<Keeper>) -> Gates {
         Gates { credentials, upstream: Arc::default() }
     }
+
+    /// Where credentials come from.
+    pub(super) fn credentials(&self) -> Arc<Keeper> {
+        Arc::clone(&self.credentials)
+    }
+
+    /// Connections to hosts, for somebody with lookups of its own.
+    pub(super) fn upstream(&self) -> Arc<Upstream> {
+        Arc::new(self.upstream.of_call())
+    }
 }
 
 /// A call that may run, and has a gate.
@@ -130,6 +140,7 @@ impl Broker {
         let Way { push, door, arrivals, .. } = way;
         let grant = Grant {
             door,
+            base: None,
             gates: Arc::clone(&tool.gates),
             push,
             judge,

@@ -63,7 +63,11 @@ fn containers_run_as_the_owner_of_the_project() {
     );
     assert!(place.notes.concat().contains("the containers run as 1001:50"), "{:?}", place.notes);
     let place = place_of(ROOT, ROOT).expect("root's own");
-    assert!(place.notes.concat().contains("as root, without capabilities"), "{:?}", place.notes);
+    assert!(
+        place.notes.concat().contains("as root, without its capabilities"),
+        "{:?}",
+        place.notes
+    );
     assert_eq!(place_of(ME, ME).expect("mine").notes, Vec::<String>::new());
     let error = refusal(&asked("/p", other, ME));
     assert!(

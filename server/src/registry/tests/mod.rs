@@ -40,6 +40,7 @@ impl Site {
             env_inherit: vec![NamePattern::parse("PROXY_*").unwrap()],
             binary_dirs: vec![at("no-bin"), at("bin")],
             hidden: vec![("state", at("state")), ("socket", at("run"))],
+            proxy: None,
         };
         let site = Site { base, options };
         for program in ["python3", "bash", "git"] {
