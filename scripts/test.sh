@@ -162,10 +162,10 @@ lints() {
 # Most of what tests do is to wait for each other's ends: three programs at a time. Those
 # that take longest begin first.
 workers=3
-long=(attacks audit_crash weakened twins twins_spaces approvals npm_registry)
+long=(attacks weakened twins twins_spaces approvals npm_registry)
 # What depends on who is faster, measures, or uses a machine up: it runs when nothing
 # else does.
-alone=(cgroup_limits client_costs exhaustion_descriptors exhaustion_disk exhaustion_memory
+alone=(audit_crash cgroup_limits client_costs exhaustion_descriptors exhaustion_disk exhaustion_memory
     exhaustion_processes limits reliability_limits terminal_ends terminals transparent_signals
     twins_terminal wire_terminals)
 
@@ -186,18 +186,18 @@ for line in sys.stdin:
 # worker LIST: runs test programs of the list until there is none. What each says comes
 # out when it has ended, so that those of another one are not between.
 worker() {
-    local list=$1 line name source there program status=0
+    local list=$1 said=$scratch/said.$BASHPID line name source there program status=0
     while line=$(next "$list"); do
         IFS=$'\t' read -r name source there program <<<"$line"
         # In the background a shell lets SIGINT be ignored, which tests send.
-        (cd "$there" && exec env --default-signal=INT,QUIT "$program" </dev/null) >"$scratch/said.$BASHPID" 2>&1 || {
+        (cd "$there" && exec env --default-signal=INT,QUIT "$program" </dev/null) >"$said" 2>&1 || {
             status=1
-            printf '\nerror: test failed: %s, %s\n' "$there" "$source" >>"$scratch/said.$BASHPID"
+            printf '\nerror: test failed: %s, %s\n' "$there" "$source" >>"$said"
         }
         {
             flock 9
             printf '     Running %s: %s (%s)\n' "$name" "$source" "$program"
-            cat "$scratch/said.$BASHPID"
+            cat "$said"
         } 9>>"$scratch/lock"
     done
     return "$status"
@@ -263,6 +263,12 @@ run_tests() {
     fi
     export TOOL_TESTS_SKIPPED=$scratch/skipped CARGO_TERM_COLOR=never
     run_programs 2>&1 | tee "$scratch/tests" || status=$?
+    # Each has said how it went, or it did not run.
+    if (($(grep -c '^test result: ' "$scratch/tests") < $(wc -l <"$scratch/programs"))); then
+        failed+=("cargo test --workspace: not every test program has run to its end")
+        status=1
+        tests_failed=1
+    fi
     while read -r passed bad ignored; do
         ((tests_passed += passed, tests_failed += bad, tests_skipped += ignored)) || true
     done < <(sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed; \([0-9]*\) ignored;.*/\1 \2 \3/p' "$scratch/tests")
