@@ -85,7 +85,7 @@ cp -- client/tool-client.1 "$tree/share/man/man1/"
 files=(README.md CHANGELOG.md SECURITY.md LICENSE-APACHE LICENSE-MIT docs tools.d deploy
     compose.yaml .dockerignore catalog restricted
     server/Containerfile server/entrypoint.sh client/Containerfile client/entrypoint.sh client/doctor.sh
-    scripts/claude-container scripts/install.sh scripts/run.sh scripts/check-instances.sh)
+    scripts/claude-container scripts/claude-container.d scripts/install.sh scripts/run.sh scripts/check-instances.sh)
 there=()
 for file in "${files[@]}"; do
     [[ ! -e $file ]] || there+=("$file")

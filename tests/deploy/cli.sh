@@ -337,6 +337,7 @@ printf '%s=%s\n' USERNS_MODE "${USERNS_MODE:-}" SERVER_PROC "${SERVER_PROC:-}" S
 case "${0##*/} $*" in
     "docker compose version") [ -n "${COMPOSE_V2:-}" ] || exit 1 ;;
     "docker-compose version"*) echo 1.29.2 ;;
+    "podman-compose version"*) echo "podman-compose version  ${PODMAN_COMPOSE:-1.6.0}" ;;
     "docker info"*) echo "20.10.24 name=seccomp ${DOCKER_SAYS:-}" ;;
     *" up "*) mkdir -p "$CLAUDE_HOME/sockets/$INSTANCE_ID"; exit 3 ;;
 esac
@@ -356,8 +357,11 @@ each_engine_is_found_and_given_its_own_options() {
     path=$fakes
     expect 1 'neither podman nor docker is installed: install podman' cc start
     fake_engines podman
-    expect 1 'podman-compose is not installed: install it' cc start
+    expect 1 'podman-compose is not installed: install 1.2 or later' cc start
     fake_engines podman podman-compose docker
+    more=(RECORD="$RECORD" PODMAN_COMPOSE=1.0.3)
+    expect 1 'podman-compose is too old: install 1.2 or later' cc start
+    more=(RECORD="$RECORD")
     expect 1 'the engine.s words are above' cc start
     # Nothing of the project's or the checkout's environment files is read.
     grep -q "^podman-compose -f $root/compose.yaml -f $root/deploy/compose.root.yaml -p claude-$(id_here) --env-file /dev/null up -d tool-server" "$RECORD" ||
