@@ -397,6 +397,7 @@ fn unconfined(tool: &Tool) -> Refusal {
     );
     Refusal::new(Code::ConfinementUnavailable, message).hint(
         "confine it, or take the credentials out of the definitions of this server, or let it \
-         switch uids (CAP_SETUID, CAP_SETGID, CAP_KILL) beneath a root that an ordinary user owns",
+         switch uids (CAP_SETUID, CAP_SETGID, CAP_KILL, CAP_CHOWN, CAP_DAC_OVERRIDE) beneath a \
+         root that an ordinary user owns",
     )
 }

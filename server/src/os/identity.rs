@@ -16,16 +16,22 @@ pub(crate) fn own_groups() -> Vec<u32> {
     own.into_iter().chain(more).map(nix::unistd::Gid::as_raw).collect()
 }
 
+const CAP_CHOWN: u32 = 0;
+const CAP_DAC_OVERRIDE: u32 = 1;
 const CAP_KILL: u32 = 5;
 const CAP_SETGID: u32 = 6;
 const CAP_SETUID: u32 = 7;
 const CAP_SETFCAP: u32 = 31;
 
-/// Whether this process has what it takes to start others as another user and to
-/// end them. That it works is to be tried: in a user namespace it may not.
+/// What it takes to start others as another user, to end them, to give them a HOME and
+/// to look into it.
+const SWITCHING: [u32; 5] = [CAP_SETUID, CAP_SETGID, CAP_KILL, CAP_CHOWN, CAP_DAC_OVERRIDE];
+
+/// Whether this process has all of that. That it works is to be tried: in a user
+/// namespace it may not.
 pub(crate) fn can_switch() -> bool {
-    let all = (1 << CAP_KILL) | (1 << CAP_SETGID) | (1 << CAP_SETUID);
-    capabilities().is_some_and(|[effective, ..]| effective & all == all) && !shows_itself()
+    let has = |all: u64| SWITCHING.iter().all(|power| all & (1 << power) != 0);
+    capabilities().is_some_and(|[effective, ..]| has(effective)) && !shows_itself()
 }
 
 /// Whether this process is root without CAP_SETFCAP: then it may not give a namespace

@@ -9,7 +9,7 @@ use crate::broker::{Broker, Level};
 /// What Landlock does not hold, and how it is held.
 const SHARED: &str = "a user of their own for tools: as the server's user they can change mode \
     and times of its files, not their bytes: let the server switch (CAP_SETUID, CAP_SETGID, \
-    CAP_KILL), and give the workspace root to an ordinary user";
+    CAP_KILL, CAP_CHOWN, CAP_DAC_OVERRIDE), and give the workspace root to an ordinary user";
 
 /// What is active.
 #[derive(Debug, Serialize)]
