@@ -86,7 +86,7 @@ find_compose() {
 compose() {
     find_compose
     [ -z "${isolated:-}" ] || set -- --profile isolated "$@"
-    set -- -p "claude-$INSTANCE_ID" --env-file /dev/null "$@"
+    set -- -p "claude-$INSTANCE_ID" --env-file "$root/deploy/none.env" "$@"
     # Root needs a capability for what an ordinary user may.
     if [ "$HOST_UID" = 0 ] && [ "$rootless" = false ]; then set -- -f "$root/deploy/compose.root.yaml" "$@"; fi
     # shellcheck disable=SC2086 # two words

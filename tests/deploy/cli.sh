@@ -364,7 +364,7 @@ each_engine_is_found_and_given_its_own_options() {
     more=(RECORD="$RECORD")
     expect 1 'the engine.s words are above' cc start
     # Nothing of the project's or the checkout's environment files is read.
-    grep -q "^podman-compose -f $root/compose.yaml -f $root/deploy/compose.root.yaml -p claude-$(id_here) --env-file /dev/null up -d tool-server" "$RECORD" ||
+    grep -q "^podman-compose -f $root/compose.yaml -f $root/deploy/compose.root.yaml -p claude-$(id_here) --env-file $root/deploy/none.env up -d tool-server" "$RECORD" ||
         fail "called otherwise: $(cat "$RECORD")"
     grep -Fxq 'SERVER_PROC=unmask=/proc/*' "$RECORD.env" || fail "$(cat "$RECORD.env")"
     grep -Fxq "SERVER_SECCOMP=$root/deploy/seccomp.json" "$RECORD.env" || fail "$(cat "$RECORD.env")"
