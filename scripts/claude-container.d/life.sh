@@ -61,8 +61,9 @@ start_server() {
         die "the tools' server could not be started: the engine's words are above; claude-container doctor looks for the cause"
     fi
     # The agent's network, once: two runs at a time would both make it, and one fail.
+    # docker's compose has made it with the server's.
     name="claude-${INSTANCE_ID}_agent"
-    quietly "$engine" network create --label "com.docker.compose.project=claude-$INSTANCE_ID" \
+    "$engine" network inspect "$name" >/dev/null 2>&1 || quietly "$engine" network create --label "com.docker.compose.project=claude-$INSTANCE_ID" \
         --label "io.podman.compose.project=claude-$INSTANCE_ID" --label com.docker.compose.network=agent "$name" >/dev/null ||
         die "the agent's network $name could not be made: the engine's words are above"
     # Its socket is there after some tenths of a second; a virtual machine's does not show.
