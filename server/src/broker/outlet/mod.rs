@@ -6,12 +6,16 @@
 //! - `bench`    who decides on a call's requests, asks about them, and writes them down
 //! - `ask`      the question to an operator
 //! - `command`  credentials that a command prints
-//! - `ledger`   which requests have a line of their own in the audit
+//! - `ledger`   which requests have a line of their own in the audit and the log
+//! - `known`    the digest by which a request is known again
+//! - `room`     memory of the requests that somebody is asked about
 
 mod ask;
 mod bench;
 mod command;
+mod known;
 mod ledger;
+mod room;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,6 +34,7 @@ use tool_protocol::Refusal;
 
 use self::bench::Bench;
 pub(crate) use self::command::Commands;
+use self::room::Room;
 use super::confine::Way;
 use super::signing::Service;
 use super::{Asker, Broker, Peer, Permit, Ticket};
@@ -40,6 +45,8 @@ use crate::registry::Tool;
 pub(crate) struct Gates {
     credentials: Arc<Keeper>,
     upstream: Arc<Upstream>,
+    /// For requests that somebody is asked about.
+    room: Room,
 }
 
 impl fmt::Debug for Gates {
@@ -51,7 +58,7 @@ impl fmt::Debug for Gates {
 impl Gates {
     /// With these credentials.
     pub(crate) fn new(credentials: Arc<Keeper>) -> Gates {
-        Gates { credentials, upstream: Arc::default() }
+        Gates { credentials, upstream: Arc::default(), room: Room::default() }
     }
 
     /// Where credentials come from.
