@@ -92,7 +92,9 @@ impl Bench {
         let _pause = self.pause.begin();
         broker.metrics.approval(Figure::Asked);
         let line = waiting.line();
-        warn!(call_id = self.call_id, tool = self.tool.name, "{line}");
+        if self.ledger.asked() {
+            warn!(call_id = self.call_id, tool = self.tool.name, "{line}");
+        }
         broker.tell_operators(&waiting);
         let or = instead.map(|instead| format!("; instead: {instead}")).unwrap_or_default();
         if let Some(events) = &self.events {

@@ -39,7 +39,7 @@ pub(super) struct Bench {
     /// To the caller.
     pub(super) events: Option<mpsc::Sender<Event>>,
     pub(super) pause: Arc<Pause>,
-    ledger: Ledger,
+    pub(super) ledger: Ledger,
 }
 
 impl Judge for Bench {
@@ -189,21 +189,27 @@ impl Bench {
             },
             None => Answer::Allowed,
             Some(why) => {
-                warn!(
-                    call_id = self.call_id,
-                    tool = self.tool.name,
-                    host = request.host,
-                    "not sent: {}: {}",
-                    part.shown,
-                    by(&why)
-                );
-                Answer::Refused { reason: by(&why), rule, instead }
+                let reason = by(&why);
+                // The log has as many lines of it as the audit.
+                if has_line {
+                    warn!(
+                        call_id = self.call_id,
+                        tool = self.tool.name,
+                        host = request.host,
+                        "not sent: {}: {reason}",
+                        part.shown
+                    );
+                }
+                Answer::Refused { reason, rule, instead }
             }
         }
     }
 
     fn tell_observed(&self, request: &Request, part: &Part, verdict: &Verdict) {
         let Some(would) = verdict.would else { return };
+        if !self.ledger.observed() {
+            return;
+        }
         let (rule, at) = (verdict.rule.as_str(), self.tool.at(verdict.line));
         warn!(
             call_id = self.call_id,
@@ -272,6 +278,18 @@ async fn turn(number: usize) {
 /// The call is over.
 impl Drop for Bench {
     fn drop(&mut self) {
+        let unlogged = self.ledger.unlogged();
+        if unlogged != (0, 0, 0) {
+            let (refused, observed, asked) = unlogged;
+            warn!(
+                call_id = self.call_id,
+                tool = self.tool.name,
+                refused,
+                observed,
+                asked,
+                "more requests of this call have no line here"
+            );
+        }
         let (reads, refused) = self.ledger.rest();
         let broker = self.broker.upgrade().filter(|_| reads + refused > 0);
         if let Some(audit) = broker.as_ref().and_then(|broker| broker.audit.as_ref()) {
