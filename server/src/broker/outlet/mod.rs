@@ -109,7 +109,7 @@ impl Broker {
     ) -> Result<Report, Refusal> {
         let Gated { tool, permit, approved, io, peer, way } = gated;
         self.confines.furnish(approved.get())?;
-        let pause = Arc::new(Pause::default());
+        let pause = Arc::new(self.pause());
         hear.pause = Some(Arc::clone(&pause));
         let asker = Asker::of(approved.get(), peer, &self.facts.peer(peer));
         let bench = Bench::new(self, &tool, ticket, asker, hear.events.clone(), pause);
@@ -131,10 +131,18 @@ impl Broker {
         ticket: &Ticket,
     ) -> Option<Service> {
         plan.bell.as_ref()?;
-        let pause = Arc::clone(hear.pause.get_or_insert_default());
+        let pause = hear.pause.get_or_insert_with(|| Arc::new(self.pause()));
+        let pause = Arc::clone(pause);
         let asker = Asker::of(plan, ticket.peer, &self.facts.peer(ticket.peer));
         let bench = Bench::new(self, tool, ticket, asker, hear.events.clone(), pause);
         self.signing.serve(tool, plan, Arc::new(bench))
+    }
+
+    /// For a call whose requests somebody may be asked about, again and again.
+    fn pause(&self) -> Pause {
+        /// So many times as long as one question waits.
+        const QUESTIONS: u32 = 4;
+        Pause::new(self.approvals.patience().saturating_mul(QUESTIONS))
     }
 
     fn serve(
