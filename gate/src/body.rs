@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 
 use crate::refusal::Refusal;
 
-pub(crate) use self::shown::show;
+pub(crate) use self::shown::{HELD, show};
 
 /// Why a body broke off.
 pub type BodyError = Box<dyn Error + Send + Sync>;

@@ -28,6 +28,8 @@ pub struct Request {
     pub beside: Vec<String>,
     /// What of its body is not in their lines.
     pub rest: Rest,
+    /// About so many bytes lie in memory for it, beside its lines, until it is decided on.
+    pub held: usize,
 }
 
 /// What of a request's body no line shows.

@@ -168,6 +168,7 @@ impl Site {
         parts: Vec<Part>,
         beside: Vec<String>,
         rest: Rest,
+        held: usize,
     ) -> Request {
         Request {
             gate: self.index,
@@ -179,6 +180,7 @@ impl Site {
             parts,
             beside,
             rest,
+            held,
         }
     }
 
@@ -192,14 +194,15 @@ impl Site {
     }
 
     /// Asks for a decision on each part, and shows these lines beside them; there are as
-    /// many answers as parts.
+    /// many answers as parts. About so many bytes are held meanwhile.
     pub(crate) async fn judge(
         &self,
         subcommand: &'static [&'static str],
         parts: Vec<Part>,
         beside: Vec<String>,
+        held: usize,
     ) -> Vec<Answer> {
-        self.judge_with(subcommand, parts, beside, Rest::Nothing).await
+        self.judge_with(subcommand, parts, beside, Rest::Nothing, held).await
     }
 
     async fn judge_with(
@@ -208,9 +211,10 @@ impl Site {
         parts: Vec<Part>,
         beside: Vec<String>,
         rest: Rest,
+        held: usize,
     ) -> Vec<Answer> {
         let wanted = parts.len();
-        let request = self.request(subcommand, parts, beside, rest);
+        let request = self.request(subcommand, parts, beside, rest, held);
         let mut answers = self.grant.judge.judge(&request).await;
         // Whoever says nothing has not allowed it.
         answers.resize_with(wanted, || Answer::Refused {
@@ -227,25 +231,26 @@ impl Site {
         subcommand: &'static [&'static str],
         part: Part,
     ) -> Result<(), Refusal> {
-        self.allow_with(subcommand, part, Vec::new(), Rest::Nothing).await
+        self.allow_with(subcommand, part, Vec::new(), Rest::Nothing, 0).await
     }
 
     /// Whether a person would be asked about it: its body is held then, to be shown.
     pub(crate) fn asks(&self, subcommand: &'static [&'static str], part: &Part) -> bool {
-        let request = self.request(subcommand, vec![part.clone()], Vec::new(), Rest::Nothing);
+        let request = self.request(subcommand, vec![part.clone()], Vec::new(), Rest::Nothing, 0);
         self.grant.judge.asks(&request)
     }
 
     /// Asks for a decision on a request of one part, with these lines beside its own,
-    /// which leave this out.
+    /// which leave this out; about so many bytes are held meanwhile.
     pub(crate) async fn allow_with(
         &self,
         subcommand: &'static [&'static str],
         part: Part,
         beside: Vec<String>,
         rest: Rest,
+        held: usize,
     ) -> Result<(), Refusal> {
-        for answer in self.judge_with(subcommand, vec![part], beside, rest).await {
+        for answer in self.judge_with(subcommand, vec![part], beside, rest, held).await {
             if let Answer::Refused { rule, reason, instead } = answer {
                 return Err(Refusal::Ruled { rule, reason, instead });
             }

@@ -250,11 +250,42 @@ async fn a_method_that_sends_the_request_back_or_is_read_in_two_ways_is_refused(
         let line = format!("{method} http://api.example.com/ HTTP/1.1");
         assert_eq!(status(&stage.raw(&stage.head(&[&line, HOST])).await), 400, "{method}");
     }
-    for query in ["_method=DELETE", "a=b&_METHOD=put", "%5fmethod=DELETE"] {
+    for query in [
+        "_method=DELETE",
+        "a=b&_METHOD=put",
+        "%5fmethod=DELETE",
+        "x=1;_method=DELETE",
+        "x=1;%5Fmethod=DELETE&y",
+        ".method=DELETE",
+        "%20_method=DELETE",
+        "+_method=DELETE",
+        "%09%0a_method=DELETE",
+        "[method=DELETE",
+        "%5bmethod=DELETE",
+        "[_method]=DELETE",
+        "[[_method=DELETE",
+        "_method[]=DELETE",
+        "_method%5B%5D=DELETE",
+        "_method%00=DELETE",
+        "_method%00x=DELETE",
+        "_method%20=DELETE",
+        "_method",
+    ] {
         let line = format!("PUT http://api.example.com/x?{query} HTTP/1.1");
         assert_eq!(status(&stage.raw(&stage.head(&[&line, HOST])).await), 400, "{query}");
     }
     assert_eq!(host.seen().len(), 0);
+    for query in [
+        "method=x",
+        "payment_method=card&_methods=2",
+        "filter[method]=x&filter._method=x",
+        "a=_method&b=x=_method",
+        "shipping.method=x;_method_of=y",
+        "a=1%3B_method=x%26_method=y",
+    ] {
+        let line = format!("GET http://api.example.com/x?{query} HTTP/1.1");
+        assert_eq!(status(&stage.raw(&stage.head(&[&line, HOST])).await), 200, "{query}");
+    }
 }
 
 #[tokio::test]

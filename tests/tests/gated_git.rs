@@ -318,6 +318,33 @@ fn a_tool_that_asks_without_end_fills_no_audit() {
     assert!(more[0]["refused"].as_u64().is_some_and(|count| count >= 36), "{more:?}");
 }
 
+/// Neither in what the rules refuse, nor in what they only observe.
+#[test]
+fn a_tool_that_is_refused_without_end_fills_no_log() {
+    let gate = "[[gate]]\nadapter = \"http\"\nhosts = [\"x.test\"]\n";
+    let rule = "[[rule]]\nid = \"no\"\ndecision = \"deny\"\non = \"wire\"\n\
+        facts = { host = \"x.test\" }\nreason = \"it is not for here\"\n";
+    for (mode, line, refused) in
+        [("enforce", "not sent: GET", true), ("observe", "not enforced: GET", false)]
+    {
+        let stand = stand_with("", |setup| {
+            let start = format!("binary = \"/bin/sh\"\ndefault = \"allow\"\nmode = \"{mode}\"\n");
+            setup.tool("ask", &format!("{start}{rule}{gate}"));
+        });
+        let script =
+            "for n in $(seq 100); do git ls-remote http://x.test/o/r 2>/dev/null; done; true";
+        run(stand.server.client("ask").args(["-c", script]), b"").success();
+        let log = fs::read_to_string(stand.server.path("server.log")).expect("a log");
+        // Some of the 64 are about what git asks before it says its secret.
+        assert!((16..=64).contains(&log.matches(line).count()), "{mode}: {log}");
+        let rest: Vec<_> = log.lines().filter(|line| line.contains("have no line here")).collect();
+        assert_eq!(rest.len(), 1, "{mode}: {rest:?}");
+        assert_eq!(stand.audited("wire_more").len(), 1, "{mode}: the same as in the audit");
+        let passed = |line: &Value| line["passed"] == json!(true);
+        assert_eq!(stand.audited("wire").iter().any(passed), !refused, "{mode}");
+    }
+}
+
 #[test]
 fn hooks_that_are_switched_off_do_not_run_and_the_rest_is_as_it_was() {
     let stand = stand("[sandbox]\nhooks = \"off\"\n");

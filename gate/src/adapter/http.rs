@@ -85,7 +85,7 @@ pub(crate) async fn handle(site: &Site, mut asked: Asked) -> Result<Response<Bod
     }
     let mut beside = headers::told(&asked.headers, KEEPS.request, body_shown);
     beside.extend(headers::told_of(&headers::more(&asked.headers, gate)));
-    site.allow_with(&[], part, beside, rest).await?;
+    site.allow_with(&[], part, beside, rest, body::HELD).await?;
     let head = asked.method == Method::HEAD;
     let answer = site.send(Onward::of(asked, &KEEPS)).await?;
     Ok(match missing::of(&answer).filter(|_| !head) {

@@ -15,7 +15,7 @@ use crate::refusal::Refusal;
 /// As many bytes of a body as are shown.
 const SHOWN: usize = 400;
 /// As many are held while somebody is asked.
-const HELD: usize = 64 * 1024;
+pub(crate) const HELD: usize = 64 * 1024;
 /// As much of what a body is called, where nobody is asked. Else all of it is in the line:
 /// the answer is for that, and whoever cuts the line counts it.
 const NAMED: usize = 100;

@@ -199,10 +199,28 @@ fn numbers_are_an_address(host: &str) -> bool {
     !number || host.parse::<std::net::Ipv4Addr>().is_ok()
 }
 
+// Servers are known that take `_method` for the method, and others that make that name of
+// `.method`, `[method` and `[_method]`, leave blanks before it away, end it at NUL, or put
+// its value into a list by `[]`.
+fn is_method(name: &str) -> bool {
+    let begins = |c: char| matches!(c, '_' | '.' | '[' | ']');
+    let blank = |c: char| c.is_whitespace() || c.is_control();
+    let name = name.to_ascii_lowercase();
+    let bare = name.trim_start_matches(|c| begins(c) || blank(c));
+    let marked = name.strip_suffix(bare).is_some_and(|before| before.contains(begins));
+    // `_methods` and `_method_of_payment` are other names everywhere.
+    let whole = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+    marked && bare.strip_prefix("method").is_some_and(whole)
+}
+
 fn query_of(query: &str) -> Result<String, Refusal> {
-    let mut names = url::form_urlencoded::parse(query.as_bytes());
-    // Servers are known that take it for the method.
-    if names.any(|(name, _)| name.eq_ignore_ascii_case("_method")) {
+    // Some part parameters at `;` as well.
+    let mut pieces = query.split([';', '&']);
+    let names_method = |piece: &str| {
+        let mut names = url::form_urlencoded::parse(piece.as_bytes());
+        names.any(|(name, _)| is_method(&name))
+    };
+    if pieces.any(names_method) {
         return Err(Refusal::Malformed("_method in its query does not pass"));
     }
     match query.bytes().all(|byte| byte > b' ' && byte < 0x7f && byte != b'#' && byte != b'\\') {

@@ -191,6 +191,7 @@ async fn answer(bytes: &[u8], grant: &Grant) -> Answered {
         parts: vec![Part { changes: true, facts: facts(&object), shown: shown(&object, message) }],
         beside: Vec::new(),
         rest: Rest::Nothing,
+        held: bytes.len(),
     };
     let give_up = |why: String| {
         grant.judge.refused(Some(Adapter::Git), "signing", &why);

@@ -1,9 +1,10 @@
 //! Which addresses may be connected to.
 //!
-//! Everything that is not on the public Internet is refused, unless a gate lists its
-//! network: names are the caller's to choose, and to change.
+//! Everything that is not on the public Internet is refused, and this machine's own
+//! addresses, unless a gate lists their network: names are the caller's to choose, and to
+//! change.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use ipnet::IpNet;
 
@@ -14,7 +15,27 @@ pub fn is_allowed(address: IpAddr, private: &[IpNet]) -> bool {
     if crate::weaken::is("gate-private") {
         return true;
     }
-    is_public(address) || private.iter().any(|net| net.contains(&address))
+    decide(address, private, is_own)
+}
+
+fn decide(address: IpAddr, private: &[IpNet], is_own: impl Fn(IpAddr) -> bool) -> bool {
+    let listed = private.iter().any(|net| net.contains(&address));
+    listed || (is_public(address) && !is_own(address))
+}
+
+/// Whether this machine has it: what is sent there comes from there. What listens on it for
+/// this machine alone does not expect others. Nothing is sent to find out.
+fn is_own(address: IpAddr) -> bool {
+    let any = match address {
+        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+    };
+    // Which port does not count.
+    let from = UdpSocket::bind(SocketAddr::new(any, 0)).and_then(|socket| {
+        socket.connect(SocketAddr::new(address, 443))?;
+        socket.local_addr()
+    });
+    from.is_ok_and(|from| from.ip().to_canonical() == address)
 }
 
 fn is_public(address: IpAddr) -> bool {
@@ -57,5 +78,31 @@ fn v6(address: Ipv6Addr) -> bool {
         // The rest of what is handed out; everything else is local or not in use.
         (0x2000..=0x3fff, ..) => true,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machines_own_addresses_are_refused_unless_they_are_listed() {
+        let address = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let own = address("2606:4700::1111");
+        let (listed, is_it) = (IpNet::from(own), |address| address == own);
+        assert!(!decide(own, &[], is_it));
+        assert!(decide(own, &[listed], is_it));
+        assert!(decide(address("2606:4700::1112"), &[], is_it));
+        assert!(!decide(address("10.0.0.1"), &[], is_it));
+        // As the kernel says it: any address that leads here comes from there.
+        assert!(is_own(address("127.0.0.1")));
+        for other in ["1.1.1.1", "203.0.113.7", "2606:4700::1111"] {
+            assert!(!is_own(address(other)), "{other}");
+        }
+        let out = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+        if out.connect("1.1.1.1:443").is_ok() {
+            let own = out.local_addr().expect("its address").ip();
+            assert!(is_own(own), "{own}");
+        }
     }
 }

@@ -68,9 +68,9 @@ pub enum UpstreamError {
         /// What the resolver says.
         why: String,
     },
-    /// It is a place that is not public.
+    /// It is a place that is not public, or this machine itself.
     #[error(
-        "{host} is {address}, a private address: where that is meant, list its network in the gate's `private`, and the name in its `hosts`"
+        "{host} is {address}, a private address or one of this machine's own: where that is meant, list its network in the gate's `private`, and the name in its `hosts`"
     )]
     Private {
         /// The name.

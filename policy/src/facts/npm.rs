@@ -21,7 +21,7 @@ pub(super) const FACTS: [Fact; 5] = [
 pub(super) fn facts(line: &CommandLine<'_>) -> Facts {
     let registry = options::values(line, &["--registry"]).map(|url| Text::new(url.to_vec()));
     let words = named(line);
-    Facts(vec![
+    Facts::new(vec![
         ("registry", Value::Texts(registry.collect())),
         ("publish", Value::Flag(publishes(line))),
         ("scripts", Value::Flag(runs_scripts(line))),

@@ -1,6 +1,7 @@
 //! What a fact is known to be.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The value of a fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +84,7 @@ impl<'a> Text<'a> {
     }
 
     /// Whether letters of both sizes are the same.
-    pub(crate) fn is_folded(&self) -> bool {
+    pub fn is_folded(&self) -> bool {
         self.folded
     }
 
@@ -93,35 +94,60 @@ impl<'a> Text<'a> {
     }
 }
 
-/// What a module knows of a call: the name of a fact and its value.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts(pub(crate) Vec<(&'static str, Value)>);
+/// A fact's name and its value.
+type Known = (&'static str, Value);
+
+/// What a module knows of a call: the name of a fact and its value. A copy is the same
+/// memory, and what several have in common is there once: a push has ten thousand refs.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    common: Arc<[Known]>,
+    own: Arc<[Known]>,
+}
+
+impl PartialEq for Facts {
+    fn eq(&self, other: &Facts) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Facts {}
 
 impl Facts {
     /// What is known of something, by the names that rules use.
     pub fn new(known: Vec<(&'static str, Value)>) -> Facts {
-        Facts(known)
+        Facts { common: Arc::default(), own: known.into() }
+    }
+
+    /// The same, and these beside.
+    #[must_use]
+    pub fn with(&self, known: Vec<(&'static str, Value)>) -> Facts {
+        if self.common.is_empty() {
+            return Facts { common: Arc::clone(&self.own), own: known.into() };
+        }
+        let all = self.common.iter().chain(self.own.iter()).cloned();
+        Facts { common: all.collect(), own: known.into() }
     }
 
     /// The value of one; where the module says nothing of it, it is not known.
     pub fn get(&self, name: &str) -> &Value {
-        let found = self.0.iter().find(|(known, _)| *known == name);
+        let found = self.iter().find(|(known, _)| *known == name);
         found.map_or(&Value::Unknown, |(_, value)| value)
     }
 
     /// The same facts, none of them known.
     pub(crate) fn unknown(self) -> Facts {
-        Facts(self.0.into_iter().map(|(name, _)| (name, Value::Unknown)).collect())
+        self.iter().map(|(name, _)| (name, Value::Unknown)).collect()
     }
 
     /// All, in the order of the module's list.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
-        self.0.iter().map(|(name, value)| (*name, value))
+        self.common.iter().chain(self.own.iter()).map(|(name, value)| (*name, value))
     }
 }
 
 impl FromIterator<(&'static str, Value)> for Facts {
     fn from_iter<I: IntoIterator<Item = (&'static str, Value)>>(facts: I) -> Facts {
-        Facts(facts.into_iter().collect())
+        Facts::new(facts.into_iter().collect())
     }
 }

@@ -1,6 +1,7 @@
 //! Time that a running call waits for somebody, and that is not its own.
 //!
-//! Owns: how long that was. Must not: end anything.
+//! Owns: how long that was, and how long it may be in all: a call that always waits for
+//! somebody would never end. Must not: end anything.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,8 +9,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Waits of a call, of which several may overlap.
-#[derive(Debug, Default)]
-pub(crate) struct Pause(Mutex<State>);
+#[derive(Debug)]
+pub(crate) struct Pause {
+    state: Mutex<State>,
+    /// What is waited beyond that is the call's own time.
+    most: Duration,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -25,6 +30,11 @@ struct State {
 pub(crate) struct Wait<'a>(&'a Pause);
 
 impl Pause {
+    /// None yet; so long in all.
+    pub(crate) fn new(most: Duration) -> Pause {
+        Pause { state: Mutex::default(), most }
+    }
+
     /// A wait begins.
     pub(crate) fn begin(&self) -> Wait<'_> {
         let mut state = self.lock();
@@ -33,15 +43,16 @@ impl Pause {
         Wait(self)
     }
 
-    /// How long it has been waited so far, and whether it is.
+    /// How long it has been waited so far, as far as that counts, and whether it is.
     pub(super) fn so_far(&self) -> (Duration, bool) {
         let state = self.lock();
         let now = state.since.map(|since| since.elapsed()).unwrap_or_default();
-        (state.total.saturating_add(now), state.since.is_some())
+        let total = state.total.saturating_add(now);
+        (total.min(self.most), state.since.is_some() && total < self.most)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,7 +92,7 @@ mod tests {
 
     #[tokio::test]
     async fn waiting_for_somebody_is_not_the_calls_own_time() {
-        let (pause, start) = (Pause::default(), Instant::now());
+        let (pause, start) = (Pause::new(Duration::from_secs(60)), Instant::now());
         let moment = || tokio::time::sleep(Duration::from_millis(150));
         let waits = async {
             let first = pause.begin();
@@ -94,5 +105,25 @@ mod tests {
         tokio::join!(over(Some(Duration::from_millis(100)), Some(&pause)), waits);
         let taken = start.elapsed();
         assert!(taken >= Duration::from_millis(395) && taken.as_secs() < 3, "{taken:?}");
+    }
+    #[tokio::test]
+    async fn who_always_waits_for_somebody_is_ended_all_the_same() {
+        let (most, own) = (Duration::from_millis(300), Duration::from_millis(100));
+        let (pause, start) = (Pause::new(most), Instant::now());
+        let always = async {
+            let mut last = pause.begin();
+            loop {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                let next = pause.begin();
+                drop(std::mem::replace(&mut last, next));
+            }
+        };
+        tokio::select! {
+            () = over(Some(own), Some(&pause)) => {}
+            () = always => {}
+            () = tokio::time::sleep(Duration::from_secs(30)) => {}
+        }
+        let taken = start.elapsed();
+        assert!(taken >= most + own && taken.as_secs() < 20, "{taken:?}");
     }
 }

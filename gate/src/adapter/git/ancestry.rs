@@ -8,6 +8,7 @@ use super::ask;
 use super::commands::{Command, Push};
 use super::name::{Format, Id};
 use super::pack::{Commits, Reading, Walk};
+use super::push::AT_ONCE;
 use crate::refusal::Refusal;
 use crate::site::Site;
 
@@ -36,7 +37,10 @@ pub(super) async fn forced(
     }
     let mut questions = 0;
     let mut all = Vec::with_capacity(push.commands.len());
-    for command in &push.commands {
+    for (number, command) in push.commands.iter().enumerate() {
+        if number % AT_ONCE == 0 {
+            tokio::task::yield_now().await;
+        }
         all.push(match is_moved(command) {
             false => !command.old.is_zero() && !command.new.is_zero(),
             true => match commits.walk(&command.new, &command.old) {

@@ -18,10 +18,14 @@ const MOST_REFS: usize = 10_000;
 /// So many roots of a shallow repository.
 const MOST_ROOTS: usize = 10_000;
 
-/// So many words of `push -o`, and bytes in all of them: each ref is decided on with
-/// all of them.
+/// So many words of `push -o`, and bytes in all of them.
 const MOST_OPTIONS: usize = 32;
 const OPTION_BYTES: usize = 4 << 10;
+
+/// Each ref is decided on, and written down, with all of them: so many bytes of options
+/// for all refs together, each option with the length that stands before it.
+const MOST_REPEATED: usize = 256 << 10;
+const BEFORE: usize = 4;
 
 /// Why a push is not understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +57,11 @@ pub enum Wrong {
     /// More words than are looked at.
     #[error("the push has more options than are looked at, 32 and 4 KiB in all: leave some -o out")]
     Options,
+    /// More words for all refs together.
+    #[error(
+        "the push has too many options for so many refs: push fewer refs at once, or leave some -o out"
+    )]
+    Repeated,
     /// A certificate that could be read differently.
     #[error("the certificate of the signed push is not plain: push without --signed")]
     Certificate,
@@ -146,6 +155,10 @@ impl Reader {
                 return Err(Wrong::TooLong);
             }
             self.line(line)?;
+        }
+        let options: usize = self.push.options.iter().map(|option| option.len() + BEFORE).sum();
+        if options.saturating_mul(self.push.commands.len()) > MOST_REPEATED {
+            return Err(Wrong::Repeated);
         }
         // A server may go by either.
         if self.signed.as_ref().is_some_and(|signed| *signed != self.push.options) {
@@ -339,6 +352,25 @@ mod tests {
         let (c, d) = ("3".repeat(64), "4".repeat(64));
         let push = good(&[&format!("{c} {d} refs/heads/x\0object-format=sha256"), ""]);
         assert_eq!(push.format(), Some(Format::Sha256));
+    }
+
+    #[test]
+    fn many_refs_have_few_options() {
+        let read = |refs: usize, options: usize| {
+            let mut bytes = Vec::new();
+            for number in 0..refs {
+                let words = if number == 0 { "\0push-options" } else { "" };
+                line::push(&mut bytes, format!("{A} {B} refs/heads/x{number}{words}").as_bytes());
+            }
+            line::flush(&mut bytes);
+            (0..options).for_each(|_| line::push(&mut bytes, b"ci.skip"));
+            line::flush(&mut bytes);
+            Reader::default().read(&bytes).map(|at| at.is_some())
+        };
+        assert_eq!(read(MOST_REFS, 2), Ok(true), "220 KB");
+        assert_eq!(read(MOST_REFS, 3), Err(Wrong::Repeated));
+        assert_eq!(read(700, MOST_OPTIONS), Ok(true));
+        assert_eq!(read(800, MOST_OPTIONS), Err(Wrong::Repeated));
     }
 
     #[test]

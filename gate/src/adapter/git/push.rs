@@ -6,6 +6,8 @@
 use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Response};
 use sha2::Digest as _;
+use tokio::task::yield_now;
+use tool_policy::facts::Facts;
 use tool_policy::facts::git::wire::{self, Change};
 
 use super::commands::{Command, Push, Reader, Wrong};
@@ -45,10 +47,18 @@ pub(super) async fn push(
     }
     let repository = path.strip_suffix("/git-receive-pack").unwrap_or(&path);
     let forced = ancestry::forced(site, repository, &push, &mut feed, start).await?;
-    let parts = push.commands.iter().zip(&forced);
-    let parts = parts.map(|(command, forced)| part(site, place, &push, command, *forced));
+    let whole = Whole::of(site, place, &push);
+    let mut parts = Vec::with_capacity(push.commands.len());
+    for (number, (command, forced)) in push.commands.iter().zip(&forced).enumerate() {
+        if number % AT_ONCE == 0 {
+            yield_now().await;
+        }
+        parts.push(part(&whole, command, *forced));
+    }
     let beside = beside(&headers, place, &push);
-    let answers = site.judge(&["push"], parts.collect(), beside).await;
+    // What was read, and the names of refs, in the parts and their facts.
+    let held = start.saturating_mul(4).saturating_add(feed.bytes().len());
+    let answers = site.judge(&["push"], parts, beside, held).await;
     if answers.iter().any(|answer| *answer != Answer::Allowed) && !crate::weaken::is("gate-refs") {
         feed.drain().await?;
         return refused(&push, &answers);
@@ -84,8 +94,36 @@ async fn head(feed: &mut Feed) -> Result<(Push, usize), Refusal> {
 /// What a pack begins with.
 const PACK: &[u8] = b"PACK";
 
-fn part(site: &Site, place: &Place, push: &Push, command: &Command, forced: bool) -> Part {
-    let host = site.authority();
+/// So many refs are looked at before others have their turn.
+pub(super) const AT_ONCE: usize = 100;
+
+/// What all refs of a push have in common.
+struct Whole {
+    facts: Facts,
+    /// At the end of each line: where, and with which options.
+    shown: String,
+}
+
+impl Whole {
+    fn of(site: &Site, place: &Place, push: &Push) -> Whole {
+        let host = site.authority();
+        let mut shown = format!(" in {host}/{}", short(place.repository.as_bytes(), REPOSITORY));
+        for option in push.options.iter().take(OPTIONS) {
+            shown.push_str(&format!(", with the option {}", short(option, OPTION)));
+        }
+        if let Some(more) = push.options.len().checked_sub(OPTIONS + 1) {
+            // An answer is for those too.
+            let all = sha2::Sha256::digest(push.options.join(&b'\n'));
+            let all: String = all.iter().map(|byte| format!("{byte:02x}")).collect();
+            shown.push_str(&format!(" and {} more, SHA-256 of all {all}", more + 1));
+        }
+        let folded = folds(&site.host);
+        let facts = wire::pushed(&host, &place.repository, folded, &push.options);
+        Whole { facts, shown }
+    }
+}
+
+fn part(push: &Whole, command: &Command, forced: bool) -> Part {
     let delete = command.new.is_zero();
     let name = short(&command.name, NAME);
     let (old, new) = (command.old.text(), command.new.text());
@@ -95,19 +133,8 @@ fn part(site: &Site, place: &Place, push: &Push, command: &Command, forced: bool
         (_, _, true) => format!("force {name} from {old} to {new}: commits may be lost"),
         (_, _, false) => format!("move {name} on from {old} to {new}"),
     };
-    shown.push_str(&format!(" in {host}/{}", short(place.repository.as_bytes(), REPOSITORY)));
-    for option in push.options.iter().take(OPTIONS) {
-        shown.push_str(&format!(", with the option {}", short(option, OPTION)));
-    }
-    if let Some(more) = push.options.len().checked_sub(OPTIONS + 1) {
-        // An answer is for those too.
-        let all = sha2::Sha256::digest(push.options.join(&b'\n'));
-        let all: String = all.iter().map(|byte| format!("{byte:02x}")).collect();
-        shown.push_str(&format!(" and {} more, SHA-256 of all {all}", more + 1));
-    }
-    let folded = folds(&site.host);
-    let change = Change { name: &command.name, delete, force: forced, options: &push.options };
-    let facts = wire::changed(&host, &place.repository, folded, change);
+    shown.push_str(&push.shown);
+    let facts = wire::changed(&push.facts, Change { name: &command.name, delete, force: forced });
     Part { changes: true, facts, shown }
 }
 

@@ -136,7 +136,7 @@ pub(crate) async fn handle(site: &Site, mut asked: Asked) -> Result<Response<Bod
             body_shown = !shown.text.is_empty();
         }
         let beside = headers::told(&asked.headers, REST.request, body_shown);
-        site.allow_with(&[], part, beside, rest).await?;
+        site.allow_with(&[], part, beside, rest, body::HELD).await?;
         site.send(Onward::of(asked, &REST)).await?
     };
     let answer = follow::answer(site, AGAIN, &method, &headers, answer).await?;
@@ -194,7 +194,9 @@ async fn graphql(
         shown: request.shown(&endpoint.host),
     };
     let beside = headers::told(&headers, GRAPHQL.request, true);
-    site.allow_with(&[], part, beside, Rest::Nothing).await?;
+    // Beside the body there is what was read in it.
+    let held = body.len().saturating_mul(8);
+    site.allow_with(&[], part, beside, Rest::Nothing, held).await?;
     let onward = Onward {
         method: Method::POST,
         to: To::Gate(path),

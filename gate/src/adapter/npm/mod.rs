@@ -95,7 +95,7 @@ pub(crate) async fn handle(site: &Site, mut asked: Asked) -> Result<Response<Bod
         body_shown = !shown.text.is_empty();
     }
     let beside = headers::told(&asked.headers, KEEPS.request, body_shown);
-    site.allow_with(meaning.subcommand(), part, beside, rest).await?;
+    site.allow_with(meaning.subcommand(), part, beside, rest, body::HELD).await?;
     let (method, headers) = (asked.method.clone(), asked.headers.clone());
     let answer = site.send(Onward::of(asked, &KEEPS)).await?;
     // A link of something that changes is not followed, and a token not handed on.

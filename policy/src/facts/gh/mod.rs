@@ -62,7 +62,7 @@ pub(super) fn facts(line: &CommandLine<'_>) -> Facts {
         }
     };
     let reads = options::values(line, &["--jq"]).any(reads_environment);
-    Facts(vec![
+    Facts::new(vec![
         ("help", Value::Flag(only_helps(line))),
         ("method", method),
         ("endpoint", endpoint),

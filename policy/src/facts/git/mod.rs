@@ -106,7 +106,7 @@ pub(super) fn facts(line: &CommandLine<'_>, scene: &Scene<'_>) -> Facts {
     };
     let remote = remote::of(line, observed);
     let push = push::of(line, observed, directed);
-    Facts(vec![
+    Facts::new(vec![
         ("remote", remote.name),
         ("url", remote.url),
         ("ref", push.refs),

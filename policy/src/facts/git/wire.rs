@@ -9,10 +9,23 @@ use crate::facts::{Facts, Text, Value};
 /// A request to this repository that changes no ref; `folded`: letters of both sizes
 /// name one repository there.
 pub fn asked(host: &str, repository: &str, folded: bool) -> Facts {
-    Facts(vec![
+    Facts::new(about(host, repository, folded))
+}
+
+fn about(host: &str, repository: &str, folded: bool) -> Vec<(&'static str, Value)> {
+    vec![
         ("url", url(host, repository, folded)),
         ("repository", self::repository(repository, folded)),
-    ])
+    ]
+}
+
+/// What all refs of a push have in common: the repository, and the words of `push -o`,
+/// which go with the whole of it.
+pub fn pushed(host: &str, repository: &str, folded: bool, options: &[Vec<u8>]) -> Facts {
+    let options = options.iter().map(|option| Text::new(option.clone())).collect();
+    let mut known = about(host, repository, folded);
+    known.push(("push_option", Value::Texts(options)));
+    Facts::new(known)
 }
 
 /// What a push does to one ref.
@@ -24,24 +37,18 @@ pub struct Change<'a> {
     pub delete: bool,
     /// Commits of it may be dropped.
     pub force: bool,
-    /// The words of `push -o`, which go with the whole push.
-    pub options: &'a [Vec<u8>],
 }
 
-/// One ref that a push changes.
-pub fn changed(host: &str, repository: &str, folded: bool, change: Change<'_>) -> Facts {
+/// One ref that the push changes.
+pub fn changed(push: &Facts, change: Change<'_>) -> Facts {
     let mut refs = Refs::default();
     refs.name(change.name);
-    let options = change.options.iter().map(|option| Text::new(option.clone())).collect();
-    Facts(vec![
-        ("url", url(host, repository, folded)),
-        ("repository", self::repository(repository, folded)),
+    push.with(vec![
         ("ref", Value::Texts(refs.names)),
         ("force", Value::Flag(change.force)),
         ("delete", Value::Flag(change.delete)),
         ("tags", Value::Texts(refs.tags)),
         ("unclear", Value::Flag(refs.unknown)),
-        ("push_option", Value::Texts(options)),
     ])
 }
 
@@ -73,24 +80,39 @@ mod tests {
 
     #[test]
     fn a_request_is_told_by_the_names_that_a_command_line_has() {
-        let change = Change { name: b"refs/heads/main", delete: false, force: true, options: &[] };
-        let facts = changed("github.com", "o/r", true, change);
+        let change = Change { name: b"refs/heads/main", delete: false, force: true };
+        let facts = changed(&pushed("github.com", "o/r", true, &[]), change);
         assert_eq!(names(facts.get("ref")), ["main", "refs/heads/main"]);
         assert_eq!(facts.get("force"), &Value::Flag(true));
         assert_eq!(facts.get("delete"), &Value::Flag(false));
         assert!(facts.get("tags").is_nothing());
         assert!(facts.get("push_option").is_nothing());
         let options = [b"ci.skip".to_vec(), b"topic=x".to_vec()];
-        let change =
-            Change { name: b"refs/tags/v1", delete: true, force: false, options: &options };
-        let facts = changed("github.com", "o/r", true, change);
+        let change = Change { name: b"refs/tags/v1", delete: true, force: false };
+        let facts = changed(&pushed("github.com", "o/r", true, &options), change);
         assert_eq!(names(facts.get("tags")), ["v1"]);
         assert_eq!(names(facts.get("push_option")), ["ci.skip", "topic=x"]);
         for url in ["https://github.com/o/r", "git@github.com:o/r.git", "ssh://git@github.com/o/r"]
         {
             assert!(names(facts.get("url")).iter().any(|name| name == url), "{url}");
         }
+        for name in ["url", "repository", "push_option", "ref", "force", "tags", "unclear"] {
+            assert_eq!(facts.iter().filter(|(known, _)| *known == name).count(), 1, "{name}");
+        }
         let asked = asked("github.com", "o/r", true);
         assert_eq!(asked.iter().count(), 2, "of a fetch no more is known");
+    }
+
+    #[test]
+    fn what_the_refs_of_a_push_have_in_common_is_in_memory_once() {
+        let push = pushed("github.com", "o/r", true, &[b"ci.skip".to_vec()]);
+        let of = |name| changed(&push, Change { name, delete: false, force: false });
+        let (one, other) = (of(b"refs/heads/a"), of(b"refs/heads/b"));
+        for name in ["url", "repository", "push_option"] {
+            assert!(!one.get(name).is_nothing());
+            assert!(std::ptr::eq(one.get(name), other.get(name)), "{name}");
+        }
+        assert!(std::ptr::eq(one.get("ref"), one.clone().get("ref")), "a copy is the same");
+        assert_ne!(one, other);
     }
 }

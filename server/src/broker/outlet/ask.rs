@@ -3,6 +3,7 @@
 //! Owns: what is shown of it, and the wait. Its caller is told; the call's own time
 //! stands still. Whoever made the request and ends takes the question along.
 
+use tokio::task::yield_now;
 use tool_gate::signing::NO_GATE;
 use tool_gate::{Part, Request, Rest};
 use tool_policy::definition::gate::Adapter;
@@ -10,7 +11,8 @@ use tool_policy::facts::Value;
 use tool_policy::{Decision, Verdict};
 use tracing::warn;
 
-use super::bench::Bench;
+use super::bench::{AT_ONCE, Bench};
+use super::known::Known;
 use crate::broker::Broker;
 use crate::broker::approval::{Answer, Because, Requested, elsewhere};
 use crate::exec::Event;
@@ -71,10 +73,15 @@ impl Bench {
             because.alone = because.alone.or_else(|| self.call.as_ref().and_then(elsewhere));
         }
         let line = self.tool.gates.get(request.gate).map(|gate| gate.line);
-        let question = self.asker.asks(because, requested(request, verdicts, line));
+        let question = self.asker.asks(because, requested(request, verdicts, line).await);
         if let Some(answer) = broker.approvals.standing(&question) {
             return Outcome::Answered(answer);
         }
+        // It lies in memory as long as somebody is waited for.
+        let Some(_room) = broker.gates.room.take(self.peer, weight(request)) else {
+            let why = "too much waits for an answer already: wait until some of it is answered";
+            return Outcome::Unanswered(why.to_owned());
+        };
         let rule = question.rule();
         let instead = question.instead();
         let once = question.is_once();
@@ -85,7 +92,9 @@ impl Bench {
         let _pause = self.pause.begin();
         broker.metrics.approval(Figure::Asked);
         let line = waiting.line();
-        warn!(call_id = self.call_id, tool = self.tool.name, "{line}");
+        if self.ledger.asked() {
+            warn!(call_id = self.call_id, tool = self.tool.name, "{line}");
+        }
         broker.tell_operators(&waiting);
         let or = instead.map(|instead| format!("; instead: {instead}")).unwrap_or_default();
         if let Some(events) = &self.events {
@@ -158,7 +167,7 @@ fn is_anywhere(part: &Part) -> bool {
 
 /// What is asked about: the parts that ask, and where they go, by the gate that stands in
 /// this line.
-fn requested(request: &Request, verdicts: &[Verdict], line: Option<usize>) -> Requested {
+async fn requested(request: &Request, verdicts: &[Verdict], line: Option<usize>) -> Requested {
     let Request { adapter, host, port, credential, subcommand, parts, beside, .. } = request;
     let with = match credential {
         Some(name) => format!("with the credential {name}"),
@@ -171,11 +180,20 @@ fn requested(request: &Request, verdicts: &[Verdict], line: Option<usize>) -> Re
     };
     let asked = parts.iter().zip(verdicts);
     let asked: Vec<_> = asked.filter(|(_, it)| it.decision == Decision::Ask).collect();
-    let mut known = format!("{to} {subcommand:?}").into_bytes();
-    for (part, _) in &asked {
-        known.extend(format!(" {:?} {:?}", part.shown, part.facts).into_bytes());
+    let mut known = Known::default();
+    known.add(to.as_bytes());
+    known.count(subcommand.len());
+    subcommand.iter().for_each(|word| known.add(word.as_bytes()));
+    known.count(asked.len());
+    for (number, (part, _)) in asked.iter().enumerate() {
+        if number % AT_ONCE == 0 {
+            yield_now().await;
+        }
+        known.part(part);
     }
-    known.extend(format!(" {beside:?}").into_bytes());
+    known.count(beside.len());
+    beside.iter().for_each(|line| known.add(line.as_bytes()));
+    let known = known.end();
     let first = |name: &str| {
         let (part, _) = asked.first()?;
         match part.facts.iter().find(|(known, _)| *known == name) {
@@ -207,6 +225,17 @@ fn requested(request: &Request, verdicts: &[Verdict], line: Option<usize>) -> Re
     let nothing = if signs { "been signed" } else { "been sent" };
     Requested { to, lines, site, by, known, unseen, once, nothing }
 }
+
+/// About how many bytes it is in memory, with what was decided of it.
+fn weight(request: &Request) -> usize {
+    let parts = request.parts.iter().map(|part| part.shown.len().saturating_add(PART));
+    let lines = parts.chain(request.beside.iter().map(String::len));
+    lines.fold(request.held, usize::saturating_add)
+}
+
+/// About so much of a part is not its line: its facts but for the caller's words, and
+/// what the rules say.
+const PART: usize = 1024;
 
 /// Whether people leave the port out; a tunnel of `http` is told from plain HTTP.
 fn is_usual(adapter: Adapter, port: u16) -> bool {

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use tokio::sync::mpsc;
+use tokio::task::yield_now;
 use tool_gate::signing::NO_GATE;
 use tool_gate::{Answer, Judge, Part, Request};
 use tool_policy::definition::gate::Adapter;
@@ -19,7 +20,7 @@ use super::ledger::Ledger;
 use crate::audit::{self, Fact, Summary, Wired};
 use crate::broker::approval::{Answer as Word, Asker};
 use crate::broker::record::fact;
-use crate::broker::{Broker, Ticket};
+use crate::broker::{Broker, Peer, Ticket};
 use crate::exec::{Event, Pause};
 use crate::metrics::Wire as Figure;
 use crate::registry::Tool;
@@ -33,10 +34,12 @@ pub(super) struct Bench {
     /// What was decided about the call itself.
     pub(super) call: Option<Verdict>,
     pub(super) asker: Asker,
+    /// Who calls.
+    pub(super) peer: Peer,
     /// To the caller.
     pub(super) events: Option<mpsc::Sender<Event>>,
     pub(super) pause: Arc<Pause>,
-    ledger: Ledger,
+    pub(super) ledger: Ledger,
 }
 
 impl Judge for Bench {
@@ -48,7 +51,7 @@ impl Judge for Bench {
     }
 
     fn asks(&self, request: &Request) -> bool {
-        self.verdicts(request).iter().any(|verdict| verdict.decision == Decision::Ask)
+        request.parts.iter().any(|part| self.verdict(request, part).decision == Decision::Ask)
     }
 
     fn refused(&self, adapter: Option<Adapter>, host: &str, why: &str) {
@@ -100,6 +103,7 @@ impl Bench {
             call_id: ticket.call_id.clone(),
             call: ticket.record.known.verdict.clone(),
             asker,
+            peer: ticket.peer,
             events,
             pause,
             ledger: Ledger::default(),
@@ -108,32 +112,30 @@ impl Bench {
 
     async fn decide(&self, request: &Request) -> Vec<Answer> {
         let Some(broker) = self.broker.upgrade() else { return Vec::new() };
-        let verdicts = self.verdicts(request);
+        let mut verdicts = Vec::with_capacity(request.parts.len());
+        for part in &request.parts {
+            turn(verdicts.len()).await;
+            verdicts.push(self.verdict(request, part));
+        }
         let asked = verdicts.iter().any(|verdict| verdict.decision == Decision::Ask);
         let outcome = match asked {
             true => Some(self.ask(&broker, request, &verdicts).await),
             false => None,
         };
-        let parts = request.parts.iter().zip(&verdicts);
-        parts
-            .map(|(part, verdict)| self.settle(&broker, request, part, verdict, &outcome))
-            .collect()
+        let mut answers = Vec::with_capacity(request.parts.len());
+        for (part, verdict) in request.parts.iter().zip(&verdicts) {
+            turn(answers.len()).await;
+            answers.push(self.settle(&broker, request, part, verdict, &outcome));
+        }
+        answers
     }
 
-    /// What the rules say of each part.
-    fn verdicts(&self, request: &Request) -> Vec<Verdict> {
+    /// What the rules say of a part.
+    fn verdict(&self, request: &Request, part: &Part) -> Verdict {
         let (default, line) = self.default(request);
-        let each = request.parts.iter().map(|part| {
-            let wire = Wire {
-                subcommand: request.subcommand,
-                facts: &part.facts,
-                changes: part.changes,
-                default,
-                line,
-            };
-            self.tool.policy.judge_wire(&wire, self.call.as_ref())
-        });
-        each.collect()
+        let (subcommand, facts, changes) = (request.subcommand, &part.facts, part.changes);
+        let wire = Wire { subcommand, facts, changes, default, line };
+        self.tool.policy.judge_wire(&wire, self.call.as_ref())
     }
 
     /// What happens to a change that no rule is about, and where that stands.
@@ -187,21 +189,27 @@ impl Bench {
             },
             None => Answer::Allowed,
             Some(why) => {
-                warn!(
-                    call_id = self.call_id,
-                    tool = self.tool.name,
-                    host = request.host,
-                    "not sent: {}: {}",
-                    part.shown,
-                    by(&why)
-                );
-                Answer::Refused { reason: by(&why), rule, instead }
+                let reason = by(&why);
+                // The log has as many lines of it as the audit.
+                if has_line {
+                    warn!(
+                        call_id = self.call_id,
+                        tool = self.tool.name,
+                        host = request.host,
+                        "not sent: {}: {reason}",
+                        part.shown
+                    );
+                }
+                Answer::Refused { reason, rule, instead }
             }
         }
     }
 
     fn tell_observed(&self, request: &Request, part: &Part, verdict: &Verdict) {
         let Some(would) = verdict.would else { return };
+        if !self.ledger.observed() {
+            return;
+        }
         let (rule, at) = (verdict.rule.as_str(), self.tool.at(verdict.line));
         warn!(
             call_id = self.call_id,
@@ -258,14 +266,58 @@ impl Bench {
     }
 }
 
+/// So many parts are looked at before others have their turn: all calls share a thread.
+pub(super) const AT_ONCE: usize = 100;
+
+async fn turn(number: usize) {
+    if number % AT_ONCE == AT_ONCE - 1 {
+        yield_now().await;
+    }
+}
+
 /// The call is over.
 impl Drop for Bench {
     fn drop(&mut self) {
+        let unlogged = self.ledger.unlogged();
+        if unlogged != (0, 0, 0) {
+            let (refused, observed, asked) = unlogged;
+            warn!(
+                call_id = self.call_id,
+                tool = self.tool.name,
+                refused,
+                observed,
+                asked,
+                "more requests of this call have no line here"
+            );
+        }
         let (reads, refused) = self.ledger.rest();
         let broker = self.broker.upgrade().filter(|_| reads + refused > 0);
         if let Some(audit) = broker.as_ref().and_then(|broker| broker.audit.as_ref()) {
             let (call_id, tool) = (self.call_id.as_str(), self.tool.name.as_str());
             audit.summed(&Summary { call_id, tool, reads, refused });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn others_have_their_turn_among_the_parts_of_a_request() {
+        let turns = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = Arc::clone(&turns);
+        let other = tokio::spawn(async move {
+            loop {
+                counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                yield_now().await;
+            }
+        });
+        for number in 0..10_000 {
+            turn(number).await;
+        }
+        other.abort();
+        let turns = turns.load(std::sync::atomic::Ordering::Relaxed);
+        assert!((50..=200).contains(&turns), "{turns} turns");
     }
 }

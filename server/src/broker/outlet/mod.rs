@@ -6,12 +6,16 @@
 //! - `bench`    who decides on a call's requests, asks about them, and writes them down
 //! - `ask`      the question to an operator
 //! - `command`  credentials that a command prints
-//! - `ledger`   which requests have a line of their own in the audit
+//! - `ledger`   which requests have a line of their own in the audit and the log
+//! - `known`    the digest by which a request is known again
+//! - `room`     memory of the requests that somebody is asked about
 
 mod ask;
 mod bench;
 mod command;
+mod known;
 mod ledger;
+mod room;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,6 +34,7 @@ use tool_protocol::Refusal;
 
 use self::bench::Bench;
 pub(crate) use self::command::Commands;
+use self::room::Room;
 use super::confine::Way;
 use super::signing::Service;
 use super::{Asker, Broker, Peer, Permit, Ticket};
@@ -40,6 +45,8 @@ use crate::registry::Tool;
 pub(crate) struct Gates {
     credentials: Arc<Keeper>,
     upstream: Arc<Upstream>,
+    /// For requests that somebody is asked about.
+    room: Room,
 }
 
 impl fmt::Debug for Gates {
@@ -51,7 +58,7 @@ impl fmt::Debug for Gates {
 impl Gates {
     /// With these credentials.
     pub(crate) fn new(credentials: Arc<Keeper>) -> Gates {
-        Gates { credentials, upstream: Arc::default() }
+        Gates { credentials, upstream: Arc::default(), room: Room::default() }
     }
 
     /// Where credentials come from.
@@ -102,7 +109,7 @@ impl Broker {
     ) -> Result<Report, Refusal> {
         let Gated { tool, permit, approved, io, peer, way } = gated;
         self.confines.furnish(approved.get())?;
-        let pause = Arc::new(Pause::default());
+        let pause = Arc::new(self.pause());
         hear.pause = Some(Arc::clone(&pause));
         let asker = Asker::of(approved.get(), peer, &self.facts.peer(peer));
         let bench = Bench::new(self, &tool, ticket, asker, hear.events.clone(), pause);
@@ -124,10 +131,18 @@ impl Broker {
         ticket: &Ticket,
     ) -> Option<Service> {
         plan.bell.as_ref()?;
-        let pause = Arc::clone(hear.pause.get_or_insert_default());
+        let pause = hear.pause.get_or_insert_with(|| Arc::new(self.pause()));
+        let pause = Arc::clone(pause);
         let asker = Asker::of(plan, ticket.peer, &self.facts.peer(ticket.peer));
         let bench = Bench::new(self, tool, ticket, asker, hear.events.clone(), pause);
         self.signing.serve(tool, plan, Arc::new(bench))
+    }
+
+    /// For a call whose requests somebody may be asked about, again and again.
+    fn pause(&self) -> Pause {
+        /// So many times as long as one question waits.
+        const QUESTIONS: u32 = 4;
+        Pause::new(self.approvals.patience().saturating_mul(QUESTIONS))
     }
 
     fn serve(
