@@ -15,6 +15,8 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
 
+use super::foreign::Found;
+
 /// A directory that look-ups cannot leave.
 #[derive(Debug)]
 pub(crate) struct Root {
@@ -73,8 +75,8 @@ impl Root {
     }
 
     /// A directory beneath the root, to be entered by descriptor.
-    pub(crate) fn directory(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
-        self.open_beneath(name, OFlag::O_PATH | OFlag::O_DIRECTORY)
+    pub(crate) fn directory(&self, name: &OsStr) -> Result<Found, Errno> {
+        self.open_beneath(name, OFlag::O_PATH | OFlag::O_DIRECTORY).map(Found::new)
     }
 
     /// A file beneath the root, for reading; never blocks on a FIFO.
@@ -86,7 +88,7 @@ impl Root {
 /// A directory that names are looked up in without following a symlink, so that a look-up
 /// costs no more than its name is long, whatever somebody put there.
 #[derive(Debug)]
-pub(crate) struct Plain(OwnedFd);
+pub(crate) struct Plain(Found);
 
 impl Plain {
     /// A directory beneath a root; what its own name leads through is followed, once.
@@ -101,7 +103,7 @@ impl Plain {
 
     /// Opens a name beneath it; where a symlink is on the way, or it is one, `ELOOP`.
     /// Nothing is repeated or waited for: a file that somebody holds a lease of is `EAGAIN`.
-    pub(crate) fn look(&self, name: &OsStr, flags: OFlag) -> Result<OwnedFd, Errno> {
+    pub(crate) fn look(&self, name: &OsStr, flags: OFlag) -> Result<Found, Errno> {
         let still = OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         // Beside O_PATH openat2 takes no more than that.
         let still = match flags.contains(OFlag::O_PATH) {
@@ -113,7 +115,7 @@ impl Plain {
         let how = OpenHow::new().flags(flags | still).resolve(resolve);
         #[cfg(test)]
         count::add(&count::PLAIN);
-        openat2(&self.0, name, how)
+        openat2(&self.0, name, how).map(Found::new)
     }
 }
 

@@ -9,8 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::errno::Errno;
+use nix::sys::stat::SFlag;
 
 use crate::broker::workspace::beneath;
+use crate::os::foreign::Found;
 use crate::os::root::Root;
 
 /// A longer HEAD, `.git` file or `commondir` is none of git's making.
@@ -35,14 +37,14 @@ pub(super) fn join(place: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// A regular file beneath the root; `None` where it is none, or longer.
 pub(super) fn read(root: &Root, name: &[u8], most: u64) -> Option<Vec<u8>> {
-    let file = File::from(root.file(OsStr::from_bytes(name)).ok()?);
-    take(file, most)
+    let file = Found::new(root.file(OsStr::from_bytes(name)).ok()?);
+    take(&file, most)
 }
 
 /// A file of the operator's; empty where there is none.
 pub(super) fn operators(path: &Path) -> Option<Vec<u8>> {
     match File::open(path) {
-        Ok(file) => take(file, CONFIG),
+        Ok(file) => take(&Found::new(file.into()), CONFIG),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(Vec::new()),
         Err(_) => None,
     }
@@ -53,17 +55,16 @@ pub(super) fn operators(path: &Path) -> Option<Vec<u8>> {
 pub(super) fn at_home(home: &Path, name: &str) -> Option<Vec<u8>> {
     let found = Root::open(home).and_then(|home| home.file(OsStr::new(name)));
     match found {
-        Ok(file) => take(File::from(file), CONFIG),
+        Ok(file) => take(&Found::new(file), CONFIG),
         Err(Errno::ENOENT) => Some(Vec::new()),
         Err(_) => None,
     }
 }
 
 /// What a regular file holds; `None` where it is none, or longer.
-pub(super) fn take(file: File, most: u64) -> Option<Vec<u8>> {
-    let regular = file.metadata().ok()?.is_file();
+pub(super) fn take(file: &Found, most: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    if !regular || file.take(most + 1).read_to_end(&mut bytes).is_err() {
+    if file.kind() != Some(SFlag::S_IFREG) || file.take(most + 1).read_to_end(&mut bytes).is_err() {
         return None;
     }
     (bytes.len() as u64 <= most).then_some(bytes)

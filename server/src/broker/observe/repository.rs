@@ -6,15 +6,17 @@
 //! is looked up in git's two directories, open, without symlinks.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use nix::sys::stat::SFlag;
 
 use super::files::{SHORT, inside, join, read, take};
+use crate::os::foreign::Found;
 use crate::os::root::{Plain, Root};
 
 /// A directory that lies deeper beneath its root is in no repository that is known.
@@ -81,7 +83,7 @@ impl Repository {
         };
         let common = match own.look(OsStr::new("commondir"), OFlag::O_RDONLY) {
             Ok(said) => {
-                let name = inside(root, &name, &take(File::from(said), SHORT)?)?;
+                let name = inside(root, &name, &take(&said, SHORT)?)?;
                 Some(Plain::open(root, OsStr::from_bytes(&name)).ok()?)
             }
             Err(Errno::ENOENT) => None,
@@ -160,13 +162,13 @@ fn is_there(directory: &Plain, name: &str) -> bool {
 /// A regular file, no longer than that.
 fn file(directory: &Plain, name: &[u8], most: u64) -> Option<Vec<u8>> {
     let file = directory.look(OsStr::from_bytes(name), OFlag::O_RDONLY).ok()?;
-    take(File::from(file), most)
+    take(&file, most)
 }
 
 /// Whether there is no directory of that name, or nothing in it.
 fn is_empty(directory: &Plain, name: &str) -> bool {
     match directory.look(OsStr::new(name), OFlag::O_RDONLY | OFlag::O_DIRECTORY) {
-        Ok(directory) => Dir::from_fd(directory).is_ok_and(|mut directory| {
+        Ok(found) => open(&found).is_ok_and(|mut directory| {
             directory.iter().all(|entry| {
                 entry.is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b".."))
             })
@@ -175,20 +177,25 @@ fn is_empty(directory: &Plain, name: &str) -> bool {
     }
 }
 
+fn open(directory: &Found) -> Result<Dir, Errno> {
+    let copy = directory.as_fd().try_clone_to_owned().map_err(|_full| Errno::EMFILE)?;
+    Dir::from_fd(copy)
+}
+
 fn stands_for_another(place: &Plain, name: &OsStr) -> bool {
     let file = match place.look(name, OFlag::O_RDONLY) {
-        Ok(file) => File::from(file),
+        Ok(file) => file,
         Err(error) => {
             // A symlink is such a ref in an older form; a directory that is one costs more
             // than a look-up may.
             return !matches!(error, Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG);
         }
     };
-    let Ok(metadata) = file.metadata() else { return true };
-    if metadata.is_dir() {
+    let kind = file.kind();
+    if kind == Some(SFlag::S_IFDIR) {
         return false;
     }
     let mut beginning = Vec::new();
-    let said = metadata.is_file() && file.take(4).read_to_end(&mut beginning).is_ok();
+    let said = kind == Some(SFlag::S_IFREG) && (&file).take(4).read_to_end(&mut beginning).is_ok();
     !said || beginning == b"ref:"
 }
