@@ -277,7 +277,8 @@ impl Broker {
             Judged::Asked(asked, verdict) => {
                 let because = Because::of(tool, &verdict);
                 self.note(ticket, verdict);
-                let question = Question::new(asked.get(), peer, &self.facts.peer(peer), because);
+                let (plan, caller) = (asked.get(), self.facts.peer(peer));
+                let question = Question::new(&self.workspace, plan, peer, &caller, because);
                 match self.approvals.standing(&question) {
                     Some(answer) => {
                         ticket.record.known.answered(&answer);

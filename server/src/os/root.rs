@@ -10,6 +10,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
@@ -28,6 +29,11 @@ pub(crate) struct Root {
 /// How often a look-up is repeated that raced with a rename (openat2 says
 /// EAGAIN when it cannot be sure that the path stayed beneath the root).
 const RETRIES: usize = 128;
+/// One that somebody has made long, or that may be no race at all: of a file that somebody
+/// holds a lease of, openat2 says the same.
+const FEW: usize = 3;
+/// All tries of a look-up that nobody has made long are done by then.
+const LONG: Duration = Duration::from_millis(2);
 
 impl Root {
     /// Opens the directory itself; symlinks in `path` are the operator's and
@@ -62,12 +68,17 @@ impl Root {
         let how = OpenHow::new()
             .flags(flags | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        let began = Instant::now();
+        let most = || match flags.contains(OFlag::O_PATH) && began.elapsed() < LONG {
+            true => RETRIES,
+            false => FEW,
+        };
         let mut tries = 0;
-        #[cfg(test)]
-        count::add(&count::FOLLOWING);
         loop {
+            #[cfg(test)]
+            count::add(&count::FOLLOWING);
             match openat2(&self.directory, name, how) {
-                Err(Errno::EAGAIN) if tries < RETRIES => tries += 1,
+                Err(Errno::EAGAIN) if tries < most() => tries += 1,
                 Err(Errno::EINTR) => {}
                 other => return other,
             }
@@ -79,7 +90,8 @@ impl Root {
         self.open_beneath(name, OFlag::O_PATH | OFlag::O_DIRECTORY).map(Found::new)
     }
 
-    /// A file beneath the root, for reading; never blocks on a FIFO.
+    /// A file beneath the root, for reading; never blocks on a FIFO, or for a lease. For
+    /// roots that are the operator's alone: what lies in others is looked up by [`Plain`].
     pub(crate) fn file(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
         self.open_beneath(name, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
     }
@@ -123,6 +135,8 @@ impl Plain {
 #[cfg(test)]
 pub(crate) mod count {
     use std::cell::Cell;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
     use std::thread::LocalKey;
 
     thread_local! {
@@ -130,6 +144,16 @@ pub(crate) mod count {
         pub(crate) static FOLLOWING: Cell<usize> = const { Cell::new(0) };
         /// Of those that do not.
         pub(crate) static PLAIN: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Nobody opens it any more, for a while, without waiting.
+    pub(crate) fn lease(file: &File) {
+        // SAFETY: both take numbers; what the kernel tells of a lease is not wanted.
+        let held = unsafe {
+            libc::signal(libc::SIGIO, libc::SIG_IGN);
+            libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
+        };
+        assert_eq!(held, 0, "{}", std::io::Error::last_os_error());
     }
 
     pub(super) fn add(key: &'static LocalKey<Cell<usize>>) {
@@ -163,5 +187,22 @@ mod tests {
             assert_eq!(open(name), Err(Errno::EXDEV), "{name}");
         }
         assert_eq!(open("missing"), Err(Errno::ENOENT));
+    }
+    /// Nobody waits for whoever holds it, nor is a long way to it gone again and again.
+    #[test]
+    fn a_file_that_somebody_holds_a_lease_of_is_asked_for_a_few_times() {
+        let base = tempfile::tempdir().unwrap();
+        let leased = std::fs::File::create(base.path().join("leased")).unwrap();
+        count::lease(&leased);
+        symlink("leased", base.path().join("way")).unwrap();
+        let root = Root::open(base.path()).unwrap();
+        count::FOLLOWING.set(0);
+        assert_eq!(root.file(OsStr::new("way")).map(drop), Err(Errno::EAGAIN));
+        assert_eq!(count::FOLLOWING.get(), 1 + FEW);
+        let plain = Plain::open(&root, OsStr::new("")).unwrap();
+        count::PLAIN.set(0);
+        let found = plain.look(OsStr::new("leased"), OFlag::O_RDONLY).map(drop);
+        assert_eq!((found, count::PLAIN.get()), (Err(Errno::EAGAIN), 1));
+        assert!(plain.look(OsStr::new("leased"), OFlag::O_PATH).is_ok());
     }
 }
