@@ -46,7 +46,7 @@ pub(crate) struct Question {
     pub(super) shown: Shown,
 }
 
-/// What a standing approval is for: one rule, in one repository, by one gate.
+/// What a standing approval is for: one caller and rule, in one repository, by one gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
     /// The tool's name.
@@ -59,6 +59,8 @@ pub(crate) struct Site {
     pub(super) repository: Vec<u8>,
     /// Of a request: by which gate it goes on, and with which credential; else nothing.
     pub(super) by: String,
+    /// Who calls, in words that are nobody else's: uid, gid and the socket's name.
+    pub(super) caller: String,
 }
 
 /// The words of a question. Every string is printable ASCII.
@@ -260,6 +262,7 @@ impl Asker {
             definition: because.definition,
             repository,
             by,
+            caller: self.caller.clone(),
         };
         let digest = all_of(&self.digest, &site, &known);
         Question { peer: self.peer, digest, site, alone: because.alone, once, nothing, shown }
@@ -386,7 +389,7 @@ fn digest(plan: &Plan, directory: &[u8]) -> Digest {
     pieces.end()
 }
 
-/// The call, by which rule it is asked about, and what it asked for.
+/// The call, whose it is, by which rule it is asked about, and what it asked for.
 fn all_of(call: &Digest, site: &Site, known: &[u8]) -> Digest {
     let mut pieces = Pieces::default();
     for piece in [site.tool.as_bytes(), site.rule.as_bytes(), site.definition.as_bytes()] {
@@ -394,6 +397,8 @@ fn all_of(call: &Digest, site: &Site, known: &[u8]) -> Digest {
     }
     pieces.add(&site.repository);
     pieces.add(site.by.as_bytes());
+    // An operator was shown who asks: nobody else is answered.
+    pieces.add(site.caller.as_bytes());
     pieces.add(&call.0);
     pieces.add(known);
     pieces.end()
