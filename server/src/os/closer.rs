@@ -12,14 +12,18 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nix::sys::socket::{setsockopt, sockopt};
+use tokio::sync::oneshot;
 
 use super::foreign::Place;
 
 /// Those of this process.
 static CLOSER: OnceLock<Arc<Pool<Closing>>> = OnceLock::new();
 
-/// A descriptor, and its place until it is closed.
-pub(super) type Closing = (OwnedFd, Option<Place>);
+/// Dropped, one more of a call's descriptors is closed.
+pub(super) type Token = Arc<oneshot::Sender<()>>;
+
+/// A descriptor, and until it is closed its place, and what tells of that.
+pub(super) type Closing = (OwnedFd, Option<Place>, Option<Token>);
 
 /// Descriptors that wait to be closed.
 const QUEUE: usize = 16_384;
@@ -39,10 +43,15 @@ pub(crate) fn start_closer() -> std::io::Result<()> {
 
 /// Has it closed, and its place given back then.
 pub(super) fn close_elsewhere(descriptor: OwnedFd, place: Option<Place>) {
+    put((descriptor, place, None));
+}
+
+/// Has it closed.
+pub(super) fn put(closing: Closing) {
     #[cfg(test)]
-    let Some((descriptor, place)) = kept::keep((descriptor, place)) else { return };
+    let Some(closing) = kept::keep(closing) else { return };
     let Some(closer) = CLOSER.get() else { return };
-    if let Err(closing) = closer.put((descriptor, place)) {
+    if let Err(closing) = closer.put(closing) {
         // All are held, and thousands wait: better to lose a descriptor, and its place,
         // than to be held as well.
         std::mem::forget(closing);
@@ -51,11 +60,11 @@ pub(super) fn close_elsewhere(descriptor: OwnedFd, place: Option<Place>) {
 
 // As short as can be: whoever has it may set it again meanwhile, and then it is this
 // thread that waits, and no other.
-pub(super) fn close((descriptor, place): Closing) {
+pub(super) fn close((descriptor, place, token): Closing) {
     let linger = libc::linger { l_onoff: 0, l_linger: 0 };
     setsockopt(&descriptor, sockopt::Linger, &linger).ok();
     drop(descriptor);
-    drop(place);
+    drop((place, token));
 }
 
 /// Threads that do one thing, each with what comes next.

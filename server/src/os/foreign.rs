@@ -14,13 +14,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{SFlag, fstat};
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::time::timeout;
 
-use super::closer::{close, close_elsewhere};
+use super::closer::{close, close_elsewhere, put};
 use super::descriptors::readable_now;
 
 /// Threads beside those that close, for what has no place and would only pile up there.
@@ -40,7 +44,7 @@ pub(crate) fn close_beside(mut unwanted: Vec<Foreign>) {
     let close = move || {
         for one in &mut unwanted {
             if let Some(descriptor) = one.descriptor.take() {
-                close((descriptor, None));
+                close((descriptor, None, None));
             }
         }
         drop(unwanted);
@@ -203,6 +207,46 @@ impl Drop for Foreign {
     }
 }
 
+/// Files that a tool was given, until they are closed here: as long as they are open, what
+/// was written cannot be executed, and a lock holds.
+#[derive(Debug, Default)]
+pub(crate) struct HandedOn(Option<oneshot::Receiver<()>>);
+
+/// The end of a call is told without, where its files take longer to close.
+const LATEST: Duration = Duration::from_secs(1);
+
+impl HandedOn {
+    /// Drops what a tool has by now.
+    pub(crate) fn close(descriptors: impl Iterator<Item = Foreign>) -> HandedOn {
+        let mut told = None;
+        for mut foreign in descriptors {
+            if foreign.kind == Some(SFlag::S_IFREG)
+                && let Some(descriptor) = foreign.descriptor.take()
+            {
+                let (token, _) = told.get_or_insert_with(|| {
+                    let (sender, receiver) = oneshot::channel();
+                    (Arc::new(sender), receiver)
+                });
+                put((descriptor, foreign._place.take(), Some(Arc::clone(token))));
+            }
+        }
+        HandedOn(told.map(|(_, receiver)| receiver))
+    }
+
+    /// Whether all are.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        let open = |told: &mut oneshot::Receiver<()>| told.try_recv() == Err(TryRecvError::Empty);
+        !self.0.as_mut().is_some_and(open)
+    }
+
+    /// Waits for that, for a while.
+    pub(crate) async fn closed(self) {
+        if let Some(told) = self.0 {
+            drop(timeout(LATEST, told).await);
+        }
+    }
+}
+
 /// Closes a connection, and with it whatever lies unread in it. Where that happens
 /// elsewhere, and so later, `unwatch` is called first.
 pub(crate) fn close_connection(connection: UnixStream, unwatch: impl FnOnce(BorrowedFd<'_>)) {
@@ -279,6 +323,18 @@ mod tests {
         let (pipe, _write) = nix::unistd::pipe().unwrap();
         let null = File::open("/dev/null").unwrap();
         assert_eq!(elsewhere(vec![Foreign::new(pipe), Foreign::new(null.into())]), 0);
+    }
+
+    #[test]
+    fn the_files_of_a_call_are_told_to_be_closed_when_they_are() {
+        let file = || Foreign::new(tempfile::tempfile().unwrap().into());
+        let (pipe, _write) = nix::unistd::pipe().unwrap();
+        assert!(HandedOn::close([Foreign::new(pipe)].into_iter()).is_closed());
+        kept::begin();
+        let mut handed = HandedOn::close([file(), file()].into_iter());
+        assert!(!handed.is_closed());
+        assert_eq!(kept::end(), 2);
+        assert!(handed.is_closed());
     }
 
     #[test]
