@@ -4,10 +4,14 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::Command;
 
+use tool_broker_tests::binaries::binaries;
 use tool_broker_tests::terminal::OnTerminal;
-use tool_broker_tests::{Outcome, Running, Server, Setup, eventually, eventually_some, run, spawn};
+use tool_broker_tests::{
+    Outcome, Running, Server, Setup, eventually, eventually_some, is_root, run, skipped, spawn,
+};
 
 /// A tool that says what it was given, and is asked about.
 const ASKED: &str = "binary = \"/bin/echo\"\ndefault = \"ask\"\n";
@@ -160,6 +164,55 @@ fn a_caller_that_dies_leaves_a_question_and_the_same_call_takes_it_up() {
     let outcome = call(&server, &["again"]).wait();
     assert_eq!(outcome.code(), Some(126));
     assert!(outcome.err().contains(": no [rule default"), "{outcome:?}");
+}
+
+/// The operator was shown who asks.
+#[test]
+fn an_answer_is_for_the_caller_who_was_shown_and_for_no_other() {
+    if !is_root() {
+        let test = "an_answer_is_for_the_caller_who_was_shown_and_for_no_other";
+        return skipped(test, "only root may become others");
+    }
+    let server = asking(|setup| {
+        setup.env("TOOL_SOCKET_MODE", "0666");
+        setup.config("[approvals]\ntimeout = 0.3\n");
+    });
+    let client = server.reachable(&binaries().client);
+    let call = |uid: u32, tool: &str| {
+        let mut command = Command::new(&client);
+        command.env_clear().env("TOOL_SOCKET", server.socket()).uid(uid).gid(uid);
+        run(command.args([tool, "x"]).current_dir(server.ws()), b"").code()
+    };
+    let question_of = |uid: u32, tool: &str| {
+        let of = |asked: &&Value| {
+            let caller = asked["peer"].as_str().expect("a caller");
+            caller.starts_with(&format!("uid {uid}, ")) && asked["tool"] == json!(tool)
+        };
+        let waiting = waiting(&server);
+        let ids: Vec<&str> =
+            waiting.iter().filter(of).map(|asked| asked["id"].as_str().expect("an id")).collect();
+        assert_eq!(ids.len(), 1, "{waiting:?}");
+        ids[0].to_owned()
+    };
+    let (one, other) = (4_242, 4_243);
+    // A question that its caller left is nobody else's.
+    assert_eq!((call(one, "say"), call(other, "say")), (Some(126), Some(126)));
+    let asked = question_of(one, "say");
+    assert_ne!(asked, question_of(other, "say"));
+    // Nor is a late answer, which is used up by its own caller.
+    verb(&server, &["approve", &asked]).success();
+    assert_eq!(call(other, "say"), Some(126));
+    assert_eq!((call(one, "say"), call(one, "say")), (Some(0), Some(126)));
+    // Nor one that stands.
+    assert_eq!(call(one, "ruled"), Some(126));
+    let asked = question_of(one, "ruled");
+    let told = verb(&server, &["approve", &asked, "--for", "1h"]).success();
+    let whose = format!("for uid {one}, gid {one} at {}", server.socket().display());
+    assert!(told.contains(&whose), "{told}");
+    assert_eq!(call(other, "ruled"), Some(126));
+    assert_eq!((call(one, "ruled"), call(one, "ruled")), (Some(0), Some(0)));
+    let listed = verb(&server, &["approvals"]).success();
+    assert!(listed.contains(&whose), "{listed}");
 }
 
 #[test]

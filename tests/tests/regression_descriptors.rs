@@ -4,12 +4,14 @@
 use std::io::Read as _;
 use std::os::fd::AsFd;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::json;
+use tool_broker_tests::binaries::binaries;
 use tool_broker_tests::lingering::{answers, linger, lingering};
-use tool_broker_tests::{Server, eventually, eventually_some, still_works, terminal};
+use tool_broker_tests::{Server, eventually, eventually_some, run, still_works, terminal};
 
 /// Two messages that the server reads at once: the descriptor is the second's.
 #[test]
@@ -97,4 +99,30 @@ fn a_terminal_that_was_hung_up_is_at_its_end_beside_another_one() {
         let ended = eventually_some("it ends", || cat.try_wait().expect("wait"));
         assert_eq!(ended.code(), Some(0), "natively: {natively}");
     }
+}
+
+/// The server's copy is closed by a thread of its own: not after the call's end is told, or
+/// the file is busy for whoever executes it then. The machine is busy meanwhile.
+#[test]
+fn what_a_tool_wrote_can_be_executed_once_its_call_is_over() {
+    let server = Server::start(|s| s.tools(&[("cat", "/bin/cat")]));
+    let over = AtomicBool::new(false);
+    let script = "for i in $(seq 60); do : > s$i; chmod +x s$i; \
+        echo 'exit 0' | \"$0\" cat >> s$i; ./s$i || exit 1; done";
+    let outcome = std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let mut sh = std::process::Command::new("/bin/sh");
+        sh.args(["-c", script]).arg(&binaries().client).current_dir(server.ws());
+        let outcome = run(sh.env("TOOL_SOCKET", server.socket()), b"");
+        over.store(true, Ordering::Relaxed);
+        outcome
+    });
+    assert_eq!(outcome.code(), Some(0), "{outcome:?}");
+    still_works(&server);
 }

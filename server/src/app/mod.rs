@@ -44,7 +44,7 @@ use crate::config::Config;
 use crate::listen::{
     Context, Door, LEAST_DESCRIPTORS, Listening, Reload, Scrape, Shared, SocketError, serve_proxy,
 };
-use crate::os::foreign;
+use crate::os::closer;
 use crate::os::program::forget_the_start;
 use crate::os::signals::Signals;
 use crate::os::startup;
@@ -67,7 +67,7 @@ pub(crate) fn serve(config: &Config) -> Result<(), AppError> {
     startup::reset_umask();
     startup::hide().map_err(|errno| AppError::System("hide this process's memory", errno))?;
     startup::seal_descriptors().map_err(|errno| AppError::System("seal descriptors", errno))?;
-    foreign::start_closer()?;
+    closer::start_closer()?;
     let _log = crate::log::start(config);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()

@@ -40,7 +40,6 @@ mod status;
 mod ticket;
 mod workspace;
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -79,6 +78,7 @@ pub(crate) use self::workspace::{RootError, Workspace};
 use crate::audit::Audit;
 use crate::exec::{Executor, Hear, Io, Plan, Report};
 use crate::metrics::{Metrics, Reload};
+use crate::os::foreign::Found;
 use crate::os::process::Exit;
 use crate::registry::{Registry, Tool, ToolName};
 
@@ -277,7 +277,8 @@ impl Broker {
             Judged::Asked(asked, verdict) => {
                 let because = Because::of(tool, &verdict);
                 self.note(ticket, verdict);
-                let question = Question::new(asked.get(), peer, &self.facts.peer(peer), because);
+                let (plan, caller) = (asked.get(), self.facts.peer(peer));
+                let question = Question::new(&self.workspace, plan, peer, &caller, because);
                 match self.approvals.standing(&question) {
                     Some(answer) => {
                         ticket.record.known.answered(&answer);
@@ -368,7 +369,7 @@ impl Broker {
         Ok(tool)
     }
 
-    fn enter(&self, request: &Request) -> Result<OwnedFd, Refusal> {
+    fn enter(&self, request: &Request) -> Result<Found, Refusal> {
         let Some(cwd) = &request.cwd else {
             return Err(Refusal::new(Code::BadRequest, "the member cwd is missing"));
         };
@@ -387,7 +388,7 @@ impl Broker {
         &self,
         tool: &Tool,
         request: &Request,
-        entered: OwnedFd,
+        entered: Found,
         number: u32,
         on_terminal: bool,
     ) -> Result<Planned, Refusal> {

@@ -4,7 +4,7 @@
 //! Owns: which program runs with which arguments. Must not: run it.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -19,6 +19,7 @@ use super::observe::observe;
 use super::workspace::Workspace;
 use crate::exec::{Ground, Plan};
 use crate::os::descriptors::path_of;
+use crate::os::foreign::Found;
 use crate::registry::Tool;
 
 /// The umask of a caller that does not tell its own.
@@ -54,7 +55,7 @@ pub(crate) fn build(
     site: &Site<'_>,
     tool: &Tool,
     request: &Request,
-    entered: OwnedFd,
+    entered: Found,
     call: u32,
     on_terminal: bool,
 ) -> Result<Planned, Refusal> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::os::foreign::HandedOn;
 use tool_policy::{Approved, Verdict};
 use tool_protocol::{Code, Id, Refusal, Reply, Request};
 use tracing::{debug, warn};
@@ -65,6 +66,11 @@ impl Underway {
     /// Whether it is to be attended to at once, not only when its tool has ended.
     pub(crate) fn is_led(&self) -> bool {
         self.running.is_led()
+    }
+
+    /// What is to be closed before its end is told.
+    pub(crate) fn handed_on(&mut self) -> HandedOn {
+        self.running.handed_on()
     }
 }
 

@@ -5,7 +5,6 @@
 //! descriptor; its name is used for nothing afterwards but to be shown.
 
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use tool_protocol::{Code, Refusal, limits};
 
+use crate::os::foreign::Found;
 use crate::os::root::Root;
 
 /// The roots, the longest first, and the caller's names for them.
@@ -62,7 +62,7 @@ impl Workspace {
 
     /// Opens the directory that the caller means. The name only chooses the
     /// root; whether the directory lies beneath it is the kernel's word.
-    pub(crate) fn enter(&self, cwd: &[u8]) -> Result<OwnedFd, Refusal> {
+    pub(crate) fn enter(&self, cwd: &[u8]) -> Result<Found, Refusal> {
         if cwd.first() != Some(&b'/') {
             return Err(refuse(Code::BadRequest, cwd, "is not an absolute path"));
         }

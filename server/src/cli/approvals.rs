@@ -113,12 +113,13 @@ fn show(answer: &Value, as_json: bool) {
     waiting.iter().for_each(show_asked);
     for grant in standing {
         say(&format!(
-            "standing {}: rule {} of {} in {}{}, {} s left, by uid {}",
+            "standing {}: rule {} of {} in {}{}, for {}, {} s left, by uid {}",
             text(grant, "id"),
             text(grant, "rule"),
             text(grant, "tool"),
             text(grant, "repository"),
             gate(grant),
+            text(grant, "caller"),
             number(grant, "left_seconds"),
             number(grant, "by_uid"),
         ));

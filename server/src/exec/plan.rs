@@ -1,7 +1,6 @@
 //! What is to run, decided on as a whole and never changed afterwards.
 
 use std::ffi::CString;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use tool_policy::{Scene, Subject};
 
 use super::bell::Bell;
 use super::confinement::Confinement;
+use crate::os::foreign::Found;
 use crate::os::limit::Limit;
 
 /// One process to be.
@@ -27,7 +27,7 @@ pub(crate) struct Plan {
     /// So many of them, the last ones, are of this call alone: the way to its gate.
     pub(crate) fresh: usize,
     /// Opened beneath a workspace root.
-    pub(crate) directory: OwnedFd,
+    pub(crate) directory: Found,
     /// Its name as the kernel has it; empty where it has none.
     pub(crate) place: Vec<u8>,
     /// The names of the workspace roots.

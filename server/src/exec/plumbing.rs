@@ -16,7 +16,7 @@ use tool_protocol::Terminal;
 use super::hear::Event;
 use super::output::{self, Capture, Chunk, Seen, Source, Spout};
 use crate::os::descriptors::{self, Here};
-use crate::os::foreign::Foreign;
+use crate::os::foreign::{Foreign, HandedOn};
 
 /// How input and output of a call travel.
 #[derive(Debug)]
@@ -148,8 +148,12 @@ impl<'a> Plumbing<'a> {
 
     /// Closes the child's ends here: the child has its own copies, and a pipe
     /// whose writing end is open here would never end.
-    pub(super) fn keep_ours(self) -> Ours {
-        self.ours
+    pub(super) fn keep_ours(self) -> (Ours, HandedOn) {
+        let handed = match self.theirs {
+            Theirs::Passed(passed) => HandedOn::close(passed.into_iter().map(|(_, one)| one)),
+            Theirs::Made { .. } => HandedOn::default(),
+        };
+        (self.ours, handed)
     }
 }
 

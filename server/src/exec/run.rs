@@ -28,6 +28,7 @@ use super::supervise::{Outcome, Reins, after, supervise};
 use super::tree::{Target, Trees};
 use crate::os::cgroup::{Bounds, Group, Tree};
 use crate::os::descriptors;
+use crate::os::foreign::HandedOn;
 use crate::os::process::Exit;
 
 /// Why calls have no cgroups although they are to.
@@ -163,6 +164,7 @@ impl Executor {
             stopped,
             watch,
             ours,
+            handed,
             masters,
             leader,
             group,
@@ -219,6 +221,7 @@ impl Executor {
         );
         let ran_out = group.as_ref().is_some_and(Group::ran_out);
         self.give_back(group);
+        handed.closed().await;
         // The tool may have ended before the last of its output was read.
         let outcome = match (outcome, capture.overflowed()) {
             (Outcome::Exited(_), Some(seen)) => Outcome::OutputTooLarge(seen),
@@ -279,6 +282,8 @@ pub(crate) struct Running {
     /// Where a task is told of it.
     pub(super) watch: Option<Watch>,
     pub(super) ours: Ours,
+    /// Closed before its end is told.
+    pub(super) handed: HandedOn,
     pub(super) masters: Vec<OwnedFd>,
     pub(super) leader: Option<Leader>,
     pub(super) group: Option<Group>,
@@ -293,5 +298,10 @@ impl Running {
     /// to be heard.
     pub(crate) fn is_led(&self) -> bool {
         self.leader.is_some()
+    }
+
+    /// What is to be closed before the end of a call is told that nobody attended to.
+    pub(crate) fn handed_on(&mut self) -> HandedOn {
+        std::mem::take(&mut self.handed)
     }
 }

@@ -140,12 +140,14 @@ impl Executor {
             let asked = asked.and_then(|(ours, _)| questions(ours.as_fd()));
             self.open(plan, &mut outlet, None, asked);
         }
+        let (ours, handed) = plumbing.keep_ours();
         Ok(Running {
             pid,
             began: Instant::now(),
             stopped: None,
             watch,
-            ours: plumbing.keep_ours(),
+            ours,
+            handed,
             masters: laid.keep_ours(),
             leader: leader.map_err(forbidden)?,
             group: None,

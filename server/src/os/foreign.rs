@@ -1,53 +1,38 @@
 //! Descriptors that a caller made: what they are is the caller's choice, and so
 //! is how long closing one of them takes. A TCP socket with SO_LINGER holds
-//! whoever closes it last for as long as the caller has set; and closing a
-//! connection closes every descriptor that lies unread in it.
+//! whoever closes it last for as long as the caller has set; a file without a name,
+//! until its blocks are freed; a file system in user space, for as long as it likes,
+//! each time; and closing a connection closes every descriptor that lies unread in it.
 //!
-//! Owns: closing them where it may take long: on a thread of its own.
+//! Owns: which of them are closed elsewhere (`closer`). Must not: guess who closes a
+//! descriptor last: whoever else has it may close it at any moment, a tool too.
 
+use std::io::Read;
+use std::mem::ManuallyDrop;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{setsockopt, sockopt};
-use nix::sys::stat::SFlag;
+use nix::sys::stat::{SFlag, fstat};
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::time::timeout;
 
+use super::closer::{close, close_elsewhere, put};
 use super::descriptors::readable_now;
 
-/// To the thread that closes.
-static CLOSER: OnceLock<SyncSender<Closing>> = OnceLock::new();
-
-/// A descriptor, and its place until it is closed.
-type Closing = (OwnedFd, Option<Place>);
-
-/// Descriptors that wait to be closed.
-const QUEUE: usize = 16_384;
-
-/// Starts the thread that closes; once, at the start.
-pub(crate) fn start_closer() -> std::io::Result<()> {
-    let (sender, queue) = sync_channel::<Closing>(QUEUE);
-    std::thread::Builder::new().name("closer".to_owned()).spawn(move || {
-        for (descriptor, place) in queue {
-            close_shortly(descriptor);
-            drop(place);
-        }
-    })?;
-    CLOSER.set(sender).ok();
-    Ok(())
-}
-
-/// Threads beside that one, for what has no place and would only pile up behind it.
+/// Threads beside those that close, for what has no place and would only pile up there.
 const MOST_BESIDE: usize = 16;
 static BESIDE: AtomicUsize = AtomicUsize::new(0);
 
-/// Closes all that one message brought and nobody wants: not behind what holds the
-/// closing thread, for as long as there are threads for that.
+/// Closes all that one message brought and nobody wants: not before what has a place,
+/// for as long as there are threads for that.
 pub(crate) fn close_beside(mut unwanted: Vec<Foreign>) {
     if !unwanted.iter().any(Foreign::is_slow) {
         return;
@@ -59,7 +44,7 @@ pub(crate) fn close_beside(mut unwanted: Vec<Foreign>) {
     let close = move || {
         for one in &mut unwanted {
             if let Some(descriptor) = one.descriptor.take() {
-                close_shortly(descriptor);
+                close((descriptor, None, None));
             }
         }
         drop(unwanted);
@@ -70,27 +55,47 @@ pub(crate) fn close_beside(mut unwanted: Vec<Foreign>) {
     }
 }
 
-// As short as can be: the caller may have set it again meanwhile, and then it is this
-// thread that waits, and no other.
-fn close_shortly(descriptor: OwnedFd) {
-    let linger = libc::linger { l_onoff: 0, l_linger: 0 };
-    setsockopt(&descriptor, sockopt::Linger, &linger).ok();
-    drop(descriptor);
-}
-
 /// Closes what may have descriptors in its queue that nobody has read.
 pub(crate) fn close_queue(socket: OwnedFd) {
     close_elsewhere(socket, None);
 }
 
-fn close_elsewhere(descriptor: OwnedFd, place: Option<Place>) {
-    let Some(closer) = CLOSER.get() else { return };
-    match closer.try_send((descriptor, place)) {
-        Ok(()) => {}
-        // The thread is held by thousands of them: better to lose a descriptor, and
-        // its place, than to be held as well.
-        Err(TrySendError::Full(closing) | TrySendError::Disconnected(closing)) => {
-            std::mem::forget(closing);
+/// What the server has found by a name that somebody else chose, and may remove meanwhile.
+#[derive(Debug)]
+pub(crate) struct Found(ManuallyDrop<OwnedFd>);
+
+impl Found {
+    /// Takes it over.
+    pub(crate) fn new(descriptor: OwnedFd) -> Found {
+        Found(ManuallyDrop::new(descriptor))
+    }
+
+    /// What it is.
+    pub(crate) fn kind(&self) -> Option<SFlag> {
+        let stat = fstat(self).ok()?;
+        Some(SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT)
+    }
+}
+
+impl AsFd for Found {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Read for &Found {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        nix::unistd::read(self.as_fd(), buffer).map_err(std::io::Error::from)
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        // SAFETY: nobody has it after this.
+        let descriptor = unsafe { ManuallyDrop::take(&mut self.0) };
+        // A name that is there is most often there a moment later, and then nothing is freed.
+        if fstat(&descriptor).map_or(true, |stat| stat.st_nlink == 0) {
+            close_elsewhere(descriptor, None);
         }
     }
 }
@@ -174,7 +179,7 @@ impl Foreign {
             && fcntl(descriptor, FcntlArg::F_GETFL).is_ok_and(|flags| flags & libc::O_PATH == 0)
     }
 
-    /// The descriptor, of which it is known that it closes at once.
+    /// The descriptor of somebody who can be trusted with what it is.
     pub(crate) fn into_inner(mut self) -> Option<OwnedFd> {
         self.descriptor.take()
     }
@@ -184,9 +189,10 @@ impl Foreign {
         self.descriptor.as_ref().map(AsFd::as_fd)
     }
 
-    /// Pipes, files and devices close at once; a socket may not.
+    /// Pipes and devices close at once; a socket may not, and a file may be without a
+    /// name by the time that it is closed, and nobody else have it.
     fn is_slow(&self) -> bool {
-        let quick = [SFlag::S_IFIFO, SFlag::S_IFREG, SFlag::S_IFCHR, SFlag::S_IFDIR];
+        let quick = [SFlag::S_IFIFO, SFlag::S_IFCHR];
         self.kind.is_none_or(|kind| !quick.contains(&kind))
     }
 }
@@ -197,6 +203,46 @@ impl Drop for Foreign {
             && let Some(descriptor) = self.descriptor.take()
         {
             close_elsewhere(descriptor, self._place.take());
+        }
+    }
+}
+
+/// Files that a tool was given, until they are closed here: as long as they are open, what
+/// was written cannot be executed, and a lock holds.
+#[derive(Debug, Default)]
+pub(crate) struct HandedOn(Option<oneshot::Receiver<()>>);
+
+/// The end of a call is told without, where its files take longer to close.
+const LATEST: Duration = Duration::from_secs(1);
+
+impl HandedOn {
+    /// Drops what a tool has by now.
+    pub(crate) fn close(descriptors: impl Iterator<Item = Foreign>) -> HandedOn {
+        let mut told = None;
+        for mut foreign in descriptors {
+            if foreign.kind == Some(SFlag::S_IFREG)
+                && let Some(descriptor) = foreign.descriptor.take()
+            {
+                let (token, _) = told.get_or_insert_with(|| {
+                    let (sender, receiver) = oneshot::channel();
+                    (Arc::new(sender), receiver)
+                });
+                put((descriptor, foreign._place.take(), Some(Arc::clone(token))));
+            }
+        }
+        HandedOn(told.map(|(_, receiver)| receiver))
+    }
+
+    /// Whether all are.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        let open = |told: &mut oneshot::Receiver<()>| told.try_recv() == Err(TryRecvError::Empty);
+        !self.0.as_mut().is_some_and(open)
+    }
+
+    /// Waits for that, for a while.
+    pub(crate) async fn closed(self) {
+        if let Some(told) = self.0 {
+            drop(timeout(LATEST, told).await);
         }
     }
 }
@@ -244,4 +290,67 @@ fn kind(descriptor: BorrowedFd<'_>) -> Option<SFlag> {
         (libc::statx(number, c"".as_ptr(), flags, mask, &raw mut found), found)
     };
     (result == 0).then(|| SFlag::from_bits_truncate(u32::from(found.stx_mode)) & SFlag::S_IFMT)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::unix::net::UnixStream;
+
+    use super::super::closer::kept;
+    use super::*;
+
+    /// How many of these are closed elsewhere when they are dropped here.
+    fn elsewhere<T>(these: Vec<T>) -> usize {
+        kept::begin();
+        drop(these);
+        kept::end()
+    }
+
+    /// Whatever was last looked at: a file may lose its name, and its last other
+    /// descriptor, until it is closed here.
+    #[test]
+    fn no_file_that_somebody_passed_is_closed_by_who_drops_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let file = || OwnedFd::from(File::create(&path).unwrap());
+        let named = Foreign::new(file());
+        let unnamed = Foreign::new(file());
+        fs::remove_file(&path).unwrap();
+        let directory = Foreign::new(File::open(dir.path()).unwrap().into());
+        let (socket, _other) = UnixStream::pair().unwrap();
+        assert_eq!(elsewhere(vec![named, unnamed, directory, Foreign::new(socket.into())]), 4);
+        let (pipe, _write) = nix::unistd::pipe().unwrap();
+        let null = File::open("/dev/null").unwrap();
+        assert_eq!(elsewhere(vec![Foreign::new(pipe), Foreign::new(null.into())]), 0);
+    }
+
+    #[test]
+    fn the_files_of_a_call_are_told_to_be_closed_when_they_are() {
+        let file = || Foreign::new(tempfile::tempfile().unwrap().into());
+        let (pipe, _write) = nix::unistd::pipe().unwrap();
+        assert!(HandedOn::close([Foreign::new(pipe)].into_iter()).is_closed());
+        kept::begin();
+        let mut handed = HandedOn::close([file(), file()].into_iter());
+        assert!(!handed.is_closed());
+        assert_eq!(kept::end(), 2);
+        assert!(handed.is_closed());
+    }
+
+    #[test]
+    fn what_has_lost_its_name_is_not_closed_by_who_found_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, place) = (dir.path().join("file"), dir.path().join("place"));
+        fs::write(&file, "here").unwrap();
+        fs::create_dir(&place).unwrap();
+        let find = |path| Found::new(File::open(path).unwrap().into());
+        let mut said = String::new();
+        (&find(&file)).read_to_string(&mut said).unwrap();
+        assert_eq!(said, "here");
+        assert_eq!(elsewhere(vec![find(&file), find(&place)]), 0);
+        let both = vec![find(&file), find(&place)];
+        fs::remove_file(&file).unwrap();
+        fs::remove_dir(&place).unwrap();
+        assert_eq!(elsewhere(both), 2);
+    }
 }

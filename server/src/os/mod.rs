@@ -7,6 +7,7 @@ pub(crate) mod bell;
 pub(crate) mod cgroup;
 mod child;
 mod clone3;
+pub(crate) mod closer;
 pub(crate) mod descriptors;
 pub(crate) mod foreign;
 pub(crate) mod helper;

@@ -10,10 +10,13 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
+
+use super::foreign::Found;
 
 /// A directory that look-ups cannot leave.
 #[derive(Debug)]
@@ -26,6 +29,11 @@ pub(crate) struct Root {
 /// How often a look-up is repeated that raced with a rename (openat2 says
 /// EAGAIN when it cannot be sure that the path stayed beneath the root).
 const RETRIES: usize = 128;
+/// One that somebody has made long, or that may be no race at all: of a file that somebody
+/// holds a lease of, openat2 says the same.
+const FEW: usize = 3;
+/// All tries of a look-up that nobody has made long are done by then.
+const LONG: Duration = Duration::from_millis(2);
 
 impl Root {
     /// Opens the directory itself; symlinks in `path` are the operator's and
@@ -60,12 +68,17 @@ impl Root {
         let how = OpenHow::new()
             .flags(flags | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        let began = Instant::now();
+        let most = || match flags.contains(OFlag::O_PATH) && began.elapsed() < LONG {
+            true => RETRIES,
+            false => FEW,
+        };
         let mut tries = 0;
-        #[cfg(test)]
-        count::add(&count::FOLLOWING);
         loop {
+            #[cfg(test)]
+            count::add(&count::FOLLOWING);
             match openat2(&self.directory, name, how) {
-                Err(Errno::EAGAIN) if tries < RETRIES => tries += 1,
+                Err(Errno::EAGAIN) if tries < most() => tries += 1,
                 Err(Errno::EINTR) => {}
                 other => return other,
             }
@@ -73,11 +86,12 @@ impl Root {
     }
 
     /// A directory beneath the root, to be entered by descriptor.
-    pub(crate) fn directory(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
-        self.open_beneath(name, OFlag::O_PATH | OFlag::O_DIRECTORY)
+    pub(crate) fn directory(&self, name: &OsStr) -> Result<Found, Errno> {
+        self.open_beneath(name, OFlag::O_PATH | OFlag::O_DIRECTORY).map(Found::new)
     }
 
-    /// A file beneath the root, for reading; never blocks on a FIFO.
+    /// A file beneath the root, for reading; never blocks on a FIFO, or for a lease. For
+    /// roots that are the operator's alone: what lies in others is looked up by [`Plain`].
     pub(crate) fn file(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
         self.open_beneath(name, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
     }
@@ -86,7 +100,7 @@ impl Root {
 /// A directory that names are looked up in without following a symlink, so that a look-up
 /// costs no more than its name is long, whatever somebody put there.
 #[derive(Debug)]
-pub(crate) struct Plain(OwnedFd);
+pub(crate) struct Plain(Found);
 
 impl Plain {
     /// A directory beneath a root; what its own name leads through is followed, once.
@@ -101,7 +115,7 @@ impl Plain {
 
     /// Opens a name beneath it; where a symlink is on the way, or it is one, `ELOOP`.
     /// Nothing is repeated or waited for: a file that somebody holds a lease of is `EAGAIN`.
-    pub(crate) fn look(&self, name: &OsStr, flags: OFlag) -> Result<OwnedFd, Errno> {
+    pub(crate) fn look(&self, name: &OsStr, flags: OFlag) -> Result<Found, Errno> {
         let still = OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         // Beside O_PATH openat2 takes no more than that.
         let still = match flags.contains(OFlag::O_PATH) {
@@ -113,7 +127,7 @@ impl Plain {
         let how = OpenHow::new().flags(flags | still).resolve(resolve);
         #[cfg(test)]
         count::add(&count::PLAIN);
-        openat2(&self.0, name, how)
+        openat2(&self.0, name, how).map(Found::new)
     }
 }
 
@@ -121,6 +135,8 @@ impl Plain {
 #[cfg(test)]
 pub(crate) mod count {
     use std::cell::Cell;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
     use std::thread::LocalKey;
 
     thread_local! {
@@ -128,6 +144,16 @@ pub(crate) mod count {
         pub(crate) static FOLLOWING: Cell<usize> = const { Cell::new(0) };
         /// Of those that do not.
         pub(crate) static PLAIN: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Nobody opens it any more, for a while, without waiting.
+    pub(crate) fn lease(file: &File) {
+        // SAFETY: both take numbers; what the kernel tells of a lease is not wanted.
+        let held = unsafe {
+            libc::signal(libc::SIGIO, libc::SIG_IGN);
+            libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
+        };
+        assert_eq!(held, 0, "{}", std::io::Error::last_os_error());
     }
 
     pub(super) fn add(key: &'static LocalKey<Cell<usize>>) {
@@ -161,5 +187,22 @@ mod tests {
             assert_eq!(open(name), Err(Errno::EXDEV), "{name}");
         }
         assert_eq!(open("missing"), Err(Errno::ENOENT));
+    }
+    /// Nobody waits for whoever holds it, nor is a long way to it gone again and again.
+    #[test]
+    fn a_file_that_somebody_holds_a_lease_of_is_asked_for_a_few_times() {
+        let base = tempfile::tempdir().unwrap();
+        let leased = std::fs::File::create(base.path().join("leased")).unwrap();
+        count::lease(&leased);
+        symlink("leased", base.path().join("way")).unwrap();
+        let root = Root::open(base.path()).unwrap();
+        count::FOLLOWING.set(0);
+        assert_eq!(root.file(OsStr::new("way")).map(drop), Err(Errno::EAGAIN));
+        assert_eq!(count::FOLLOWING.get(), 1 + FEW);
+        let plain = Plain::open(&root, OsStr::new("")).unwrap();
+        count::PLAIN.set(0);
+        let found = plain.look(OsStr::new("leased"), OFlag::O_RDONLY).map(drop);
+        assert_eq!((found, count::PLAIN.get()), (Err(Errno::EAGAIN), 1));
+        assert!(plain.look(OsStr::new("leased"), OFlag::O_PATH).is_ok());
     }
 }

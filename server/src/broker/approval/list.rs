@@ -29,6 +29,8 @@ pub(crate) struct Standing {
     /// By which gate, where it is for requests.
     #[serde(skip_serializing_if = "String::is_empty")]
     gate: String,
+    /// For whom.
+    caller: String,
     by_uid: u32,
     left_seconds: u64,
 }
@@ -66,6 +68,7 @@ impl Approvals {
             rule: grant.site.rule.clone(),
             repository: show(&grant.site.repository),
             gate: show(grant.site.by.as_bytes()),
+            caller: grant.site.caller.clone(),
             by_uid: grant.by,
             left_seconds: grant.until.saturating_duration_since(now).as_secs(),
         });

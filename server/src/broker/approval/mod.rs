@@ -3,7 +3,8 @@
 //! A call that a rule asks about waits here. The operator's answer comes over the
 //! control socket: yes or no to this call, or yes to its rule in its repository
 //! for a while. An answer to a call whose caller has left stays good for the
-//! identical plan for ten minutes, once: callers' own timeouts are short.
+//! identical plan of the same caller for ten minutes, once: callers' own timeouts are
+//! short.
 //!
 //! Owns: who waits, what was answered, what stands. Must not: decide whether
 //! something has to be asked (`policy`), or run anything.
@@ -156,8 +157,8 @@ impl Approvals {
         Some(Answer::Yes(Consent { id, by, at, standing: true }))
     }
 
-    /// Puts a question before the operators. One that was asked before, and whose
-    /// caller left, is the same question.
+    /// Puts a question before the operators. One that the same caller asked before, and
+    /// then left, is the same question.
     pub(crate) fn ask(&self, question: Question) -> Result<Waiting<'_>, Refusal> {
         let (sender, answer) = oneshot::channel();
         let question = Arc::new(question);
@@ -209,11 +210,12 @@ impl Approvals {
             let rules: Vec<&str> = sites.iter().map(|site| site.rule.as_str()).collect();
             let site = &ask.question.site;
             told = format!(
-                "{told}, and rule {} of {} in {} for {} s",
+                "{told}, and rule {} of {} in {} for {} s, for {}",
                 rules.join(", "),
                 site.tool,
                 ask.question.place(),
-                lasts.as_secs()
+                lasts.as_secs(),
+                site.caller
             );
             for site in sites {
                 state.grants.retain(|grant| grant.site != site);

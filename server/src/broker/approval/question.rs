@@ -6,14 +6,14 @@
 //! said: nothing that a caller writes can look like the broker's own words.
 
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use nix::sys::stat::fstat;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::broker::Peer;
+use crate::broker::observe::repository_of;
+use crate::broker::{Peer, Workspace};
 use crate::exec::Plan;
 use crate::registry::Tool;
 use tool_policy::{RuleId, Verdict};
@@ -46,7 +46,7 @@ pub(crate) struct Question {
     pub(super) shown: Shown,
 }
 
-/// What a standing approval is for: one rule, in one repository, by one gate.
+/// What a standing approval is for: one caller and rule, in one repository, by one gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
     /// The tool's name.
@@ -59,6 +59,8 @@ pub(crate) struct Site {
     pub(super) repository: Vec<u8>,
     /// Of a request: by which gate it goes on, and with which credential; else nothing.
     pub(super) by: String,
+    /// Who calls, in words that are nobody else's: uid, gid and the socket's name.
+    pub(super) caller: String,
 }
 
 /// The words of a question. Every string is printable ASCII.
@@ -169,7 +171,6 @@ pub(crate) struct Asker {
     caller: String,
     program: String,
     directory: Vec<u8>,
-    repository: Vec<u8>,
     argv: Vec<String>,
     argv_omitted_bytes: usize,
     environment: Vec<String>,
@@ -210,7 +211,6 @@ impl Asker {
             caller: show(caller.as_bytes()),
             program: show(plan.program.as_bytes()),
             directory: plan.place.clone(),
-            repository: repository(&plan.place),
             argv,
             argv_omitted_bytes,
             environment: plan.environment.iter().map(|line| name(line.as_bytes())).collect(),
@@ -218,20 +218,26 @@ impl Asker {
         }
     }
 
-    fn question(&self, because: Because, requested: Option<Requested>) -> Question {
+    fn question(
+        &self,
+        workspace: &Workspace,
+        because: Because,
+        requested: Option<Requested>,
+    ) -> Question {
         let (facts, facts_omitted_bytes) = bounded(because.facts.iter().map(Vec::as_slice));
         let (mut wire, mut wire_omitted_bytes) = (Vec::new(), 0);
-        let mut repository = self.repository.clone();
+        let mut elsewhere = None;
         let (mut known, mut once, mut nothing) = (Vec::new(), false, "run");
         let mut by = String::new();
         if let Some(requested) = requested {
             let lines = std::iter::once(&requested.to).chain(&requested.lines);
             (wire, wire_omitted_bytes) = bounded(lines.map(|line| line.as_bytes()));
             wire_omitted_bytes = wire_omitted_bytes.saturating_add(requested.unseen);
-            repository = requested.site.unwrap_or(repository);
+            elsewhere = requested.site;
             by = requested.by;
             (known, once, nothing) = (requested.known, requested.once, requested.nothing);
         }
+        let repository = elsewhere.unwrap_or_else(|| repository_of(workspace, &self.directory));
         let shown = Shown {
             tool: show(because.tool.as_bytes()),
             rule: show(because.rule.as_bytes()),
@@ -256,21 +262,33 @@ impl Asker {
             definition: because.definition,
             repository,
             by,
+            caller: self.caller.clone(),
         };
         let digest = all_of(&self.digest, &site, &known);
         Question { peer: self.peer, digest, site, alone: because.alone, once, nothing, shown }
     }
 
     /// The question of whether that request may go on.
-    pub(crate) fn asks(&self, because: Because, requested: Requested) -> Question {
-        self.question(because, Some(requested))
+    pub(in crate::broker) fn asks(
+        &self,
+        workspace: &Workspace,
+        because: Because,
+        requested: Requested,
+    ) -> Question {
+        self.question(workspace, because, Some(requested))
     }
 }
 
 impl Question {
     /// The question of whether this plan may run.
-    pub(crate) fn new(plan: &Plan, peer: Peer, caller: &str, because: Because) -> Question {
-        Asker::of(plan, peer, caller).question(because, None)
+    pub(in crate::broker) fn new(
+        workspace: &Workspace,
+        plan: &Plan,
+        peer: Peer,
+        caller: &str,
+        because: Because,
+    ) -> Question {
+        Asker::of(plan, peer, caller).question(workspace, because, None)
     }
 
     /// One line for the caller and the log. Whoever reads it may be a program that
@@ -371,7 +389,7 @@ fn digest(plan: &Plan, directory: &[u8]) -> Digest {
     pieces.end()
 }
 
-/// The call, by which rule it is asked about, and what it asked for.
+/// The call, whose it is, by which rule it is asked about, and what it asked for.
 fn all_of(call: &Digest, site: &Site, known: &[u8]) -> Digest {
     let mut pieces = Pieces::default();
     for piece in [site.tool.as_bytes(), site.rule.as_bytes(), site.definition.as_bytes()] {
@@ -379,15 +397,9 @@ fn all_of(call: &Digest, site: &Site, known: &[u8]) -> Digest {
     }
     pieces.add(&site.repository);
     pieces.add(site.by.as_bytes());
+    // An operator was shown who asks: nobody else is answered.
+    pieces.add(site.caller.as_bytes());
     pieces.add(&call.0);
     pieces.add(known);
     pieces.end()
-}
-
-/// The nearest directory upwards that has a `.git`, or the directory itself.
-fn repository(directory: &[u8]) -> Vec<u8> {
-    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(directory));
-    let has = |path: &std::path::Path| std::fs::symlink_metadata(path.join(".git")).is_ok();
-    let found = path.ancestors().find(|path| has(path)).unwrap_or(path);
-    found.as_os_str().as_bytes().to_vec()
 }

@@ -40,6 +40,9 @@ struct KeptGrant {
     /// Of a request: its gate. What was kept without stands for no request.
     #[serde(default)]
     gate: String,
+    /// What was kept without stands for nobody.
+    #[serde(default)]
+    caller: String,
     by: u32,
     until: u64,
 }
@@ -75,9 +78,9 @@ pub(super) fn load(file: &Path) -> (Vec<Grant>, Vec<Word>) {
 }
 
 fn grant(kept: KeptGrant) -> Option<Grant> {
-    let KeptGrant { id, tool, rule, definition, repository, gate, by, until } = kept;
+    let KeptGrant { id, tool, rule, definition, repository, gate, caller, by, until } = kept;
     let repository = repository.as_bytes().to_vec();
-    let site = Site { tool, rule, definition, repository, by: gate };
+    let site = Site { tool, rule, definition, repository, by: gate, caller };
     Some(Grant { id, site, by, until: instant(until)? })
 }
 
@@ -112,10 +115,10 @@ pub(super) fn save(file: &Path, grants: &[Grant], words: &[Word]) -> io::Result<
 }
 
 fn kept_grant(grant: &Grant) -> KeptGrant {
-    let Site { tool, rule, definition, repository, by: gate } = grant.site.clone();
+    let Site { tool, rule, definition, repository, by: gate, caller } = grant.site.clone();
     let repository = Text::new(repository).unwrap_or_default();
     let (id, by, until) = (grant.id.clone(), grant.by, seconds(grant.until));
-    KeptGrant { id, tool, rule, definition, repository, gate, by, until }
+    KeptGrant { id, tool, rule, definition, repository, gate, caller, by, until }
 }
 
 fn kept_word(word: &Word) -> KeptWord {

@@ -9,9 +9,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::SFlag;
 
 use crate::broker::workspace::beneath;
-use crate::os::root::Root;
+use crate::os::foreign::Found;
+use crate::os::root::{Plain, Root};
 
 /// A longer HEAD, `.git` file or `commondir` is none of git's making.
 pub(super) const SHORT: u64 = 4 * 1024;
@@ -33,37 +36,30 @@ pub(super) fn join(place: &[u8], name: &[u8]) -> Vec<u8> {
     if place.is_empty() { name.to_vec() } else { [place, b"/", name].concat() }
 }
 
-/// A regular file beneath the root; `None` where it is none, or longer.
-pub(super) fn read(root: &Root, name: &[u8], most: u64) -> Option<Vec<u8>> {
-    let file = File::from(root.file(OsStr::from_bytes(name)).ok()?);
-    take(file, most)
-}
-
 /// A file of the operator's; empty where there is none.
 pub(super) fn operators(path: &Path) -> Option<Vec<u8>> {
     match File::open(path) {
-        Ok(file) => take(file, CONFIG),
+        Ok(file) => take(&Found::new(file.into()), CONFIG),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(Vec::new()),
         Err(_) => None,
     }
 }
 
-/// A file of a tool's HOME; empty where there is none. The tool chooses what lies there:
-/// a link leads no further than that directory, and nothing that lies there is waited for.
+/// A file of a tool's HOME; empty where there is none. The tool chooses what lies there: no
+/// link is followed, and nothing that lies there is waited for.
 pub(super) fn at_home(home: &Path, name: &str) -> Option<Vec<u8>> {
-    let found = Root::open(home).and_then(|home| home.file(OsStr::new(name)));
-    match found {
-        Ok(file) => take(File::from(file), CONFIG),
+    let home = Root::open(home).and_then(|home| Plain::open(&home, OsStr::new("")));
+    match home.and_then(|home| home.look(OsStr::new(name), OFlag::O_RDONLY)) {
+        Ok(file) => take(&file, CONFIG),
         Err(Errno::ENOENT) => Some(Vec::new()),
         Err(_) => None,
     }
 }
 
 /// What a regular file holds; `None` where it is none, or longer.
-pub(super) fn take(file: File, most: u64) -> Option<Vec<u8>> {
-    let regular = file.metadata().ok()?.is_file();
+pub(super) fn take(file: &Found, most: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    if !regular || file.take(most + 1).read_to_end(&mut bytes).is_err() {
+    if file.kind() != Some(SFlag::S_IFREG) || file.take(most + 1).read_to_end(&mut bytes).is_err() {
         return None;
     }
     (bytes.len() as u64 <= most).then_some(bytes)

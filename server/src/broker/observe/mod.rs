@@ -80,6 +80,20 @@ fn promisor(workspace: &Workspace, place: &[u8], path: &[u8]) -> Observed {
     Observed::promising(found.is_some_and(|config| git::promises(&config)))
 }
 
+/// The nearest directory upwards that has a `.git`, or the directory itself: for people.
+/// Looked for as git's files are, and so nowhere above the workspace roots.
+pub(super) fn repository_of(workspace: &Workspace, directory: &[u8]) -> Vec<u8> {
+    let upwards = || {
+        let (root, within) = workspace.root_of(directory)?;
+        let found = repository::around(root, &within)?;
+        let depth = |name: &[u8]| Path::new(OsStr::from_bytes(name)).components().count();
+        let up = depth(&within).checked_sub(depth(&found))?;
+        let found = Path::new(OsStr::from_bytes(directory)).ancestors().nth(up)?;
+        Some(found.as_os_str().as_bytes().to_vec())
+    };
+    upwards().unwrap_or_else(|| directory.to_vec())
+}
+
 /// The directory that the tool itself goes to first.
 fn elsewhere(workspace: &Workspace, place: &[u8], path: &[u8]) -> Option<Vec<u8>> {
     let path = if path.first() == Some(&b'/') { path.to_vec() } else { join(place, path) };

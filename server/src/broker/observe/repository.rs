@@ -6,15 +6,17 @@
 //! is looked up in git's two directories, open, without symlinks.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use nix::sys::stat::SFlag;
 
-use super::files::{SHORT, inside, join, read, take};
+use super::files::{SHORT, inside, join, take};
+use crate::os::foreign::Found;
 use crate::os::root::{Plain, Root};
 
 /// A directory that lies deeper beneath its root is in no repository that is known.
@@ -35,8 +37,8 @@ impl Repository {
     /// one. `None` where git would take another directory for a repository, or
     /// might.
     pub(super) fn find(root: &Root, within: &[u8]) -> Option<Repository> {
-        match nearest(root, within)? {
-            Nearest::Git(place) => Repository::at(root, &place)?.plain(),
+        match nearest(root, within, true)? {
+            Nearest::Git(place, here) => Repository::at(root, &place, &here)?.plain(),
             Nearest::Bare(_) | Nearest::None => None,
         }
     }
@@ -44,8 +46,8 @@ impl Repository {
     /// The configuration of the repository around that place; of one
     /// without a working tree, what is in it.
     pub(super) fn configuration(root: &Root, within: &[u8], most: u64) -> Option<Vec<u8>> {
-        match nearest(root, within)? {
-            Nearest::Git(place) => Repository::at(root, &place)?.config(most),
+        match nearest(root, within, true)? {
+            Nearest::Git(place, here) => Repository::at(root, &place, &here)?.config(most),
             Nearest::Bare(place) => {
                 let here = Plain::open(root, OsStr::from_bytes(&place)).ok()?;
                 file(&here, b"config", most)
@@ -68,22 +70,23 @@ impl Repository {
         self.common.as_ref().unwrap_or(&self.own)
     }
 
-    fn at(root: &Root, place: &[u8]) -> Option<Repository> {
+    fn at(root: &Root, place: &[u8], here: &Plain) -> Option<Repository> {
         let git = join(place, b".git");
-        let (name, own) = match Plain::open(root, OsStr::from_bytes(&git)) {
-            Ok(own) => (git, own),
-            Err(_) => {
-                let said = read(root, &git, SHORT)?;
-                let name = inside(root, place, said.strip_prefix(b"gitdir: ")?)?;
-                let own = Plain::open(root, OsStr::from_bytes(&name)).ok()?;
-                (name, own)
-            }
+        let follow = |name: &[u8]| Plain::open(root, OsStr::from_bytes(name)).ok();
+        let (name, own) = if let Ok(own) = here.enter(OsStr::new(".git")) {
+            (git, own)
+        } else {
+            let name = match here.look(OsStr::new(".git"), OFlag::O_RDONLY) {
+                Ok(said) => inside(root, place, take(&said, SHORT)?.strip_prefix(b"gitdir: ")?)?,
+                // A link: to a directory it is followed, once.
+                Err(Errno::ELOOP) => git,
+                Err(_) => return None,
+            };
+            let own = follow(&name)?;
+            (name, own)
         };
         let common = match own.look(OsStr::new("commondir"), OFlag::O_RDONLY) {
-            Ok(said) => {
-                let name = inside(root, &name, &take(File::from(said), SHORT)?)?;
-                Some(Plain::open(root, OsStr::from_bytes(&name)).ok()?)
-            }
+            Ok(said) => Some(follow(&inside(root, &name, &take(&said, SHORT)?)?)?),
             Err(Errno::ENOENT) => None,
             Err(_) => return None,
         };
@@ -119,10 +122,18 @@ impl Repository {
     }
 }
 
+/// The directory upwards from there that has a `.git`, as a name beneath the root.
+pub(super) fn around(root: &Root, within: &[u8]) -> Option<Vec<u8>> {
+    match nearest(root, within, false)? {
+        Nearest::Git(place, _) => Some(place),
+        Nearest::Bare(_) | Nearest::None => None,
+    }
+}
+
 /// What a directory is in.
 enum Nearest {
-    /// Something of the name `.git` lies in this one.
-    Git(Vec<u8>),
+    /// Something of the name `.git` lies in this one, open.
+    Git(Vec<u8>, Plain),
     /// Git takes a directory that looks so for one without a working tree.
     Bare(Vec<u8>),
     None,
@@ -130,8 +141,9 @@ enum Nearest {
 
 /// Goes down from the root, one name at a time, so that a deep directory costs its depth
 /// once; what is found last is what git, which goes upwards, finds first. The names are
-/// the kernel's own: a symlink among them came there since.
-fn nearest(root: &Root, within: &[u8]) -> Option<Nearest> {
+/// the kernel's own: a symlink among them came there since. `bare`: so are those without a
+/// working tree.
+fn nearest(root: &Root, within: &[u8], bare: bool) -> Option<Nearest> {
     let parts = || within.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
     if parts().count() > DEEP {
         return None;
@@ -142,8 +154,8 @@ fn nearest(root: &Root, within: &[u8]) -> Option<Nearest> {
     let mut parts = parts();
     loop {
         if is_there(&here, ".git") {
-            found = Nearest::Git(place.clone());
-        } else if ["HEAD", "objects", "refs"].iter().all(|name| is_there(&here, name)) {
+            found = Nearest::Git(place.clone(), here.enter(OsStr::new(".")).ok()?);
+        } else if bare && ["HEAD", "objects", "refs"].iter().all(|name| is_there(&here, name)) {
             found = Nearest::Bare(place.clone());
         }
         let Some(part) = parts.next() else { return Some(found) };
@@ -160,13 +172,13 @@ fn is_there(directory: &Plain, name: &str) -> bool {
 /// A regular file, no longer than that.
 fn file(directory: &Plain, name: &[u8], most: u64) -> Option<Vec<u8>> {
     let file = directory.look(OsStr::from_bytes(name), OFlag::O_RDONLY).ok()?;
-    take(File::from(file), most)
+    take(&file, most)
 }
 
 /// Whether there is no directory of that name, or nothing in it.
 fn is_empty(directory: &Plain, name: &str) -> bool {
     match directory.look(OsStr::new(name), OFlag::O_RDONLY | OFlag::O_DIRECTORY) {
-        Ok(directory) => Dir::from_fd(directory).is_ok_and(|mut directory| {
+        Ok(found) => open(&found).is_ok_and(|mut directory| {
             directory.iter().all(|entry| {
                 entry.is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b".."))
             })
@@ -175,20 +187,25 @@ fn is_empty(directory: &Plain, name: &str) -> bool {
     }
 }
 
+fn open(directory: &Found) -> Result<Dir, Errno> {
+    let copy = directory.as_fd().try_clone_to_owned().map_err(|_full| Errno::EMFILE)?;
+    Dir::from_fd(copy)
+}
+
 fn stands_for_another(place: &Plain, name: &OsStr) -> bool {
     let file = match place.look(name, OFlag::O_RDONLY) {
-        Ok(file) => File::from(file),
+        Ok(file) => file,
         Err(error) => {
             // A symlink is such a ref in an older form; a directory that is one costs more
             // than a look-up may.
             return !matches!(error, Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG);
         }
     };
-    let Ok(metadata) = file.metadata() else { return true };
-    if metadata.is_dir() {
+    let kind = file.kind();
+    if kind == Some(SFlag::S_IFDIR) {
         return false;
     }
     let mut beginning = Vec::new();
-    let said = metadata.is_file() && file.take(4).read_to_end(&mut beginning).is_ok();
+    let said = kind == Some(SFlag::S_IFREG) && (&file).take(4).read_to_end(&mut beginning).is_ok();
     !said || beginning == b"ref:"
 }

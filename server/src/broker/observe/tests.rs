@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use super::repository::DEEP;
 use super::*;
-use crate::os::root::count;
+use crate::os::root::count::{self, lease};
 
 fn files(workspace: &Workspace, directory: &Path) -> Option<(String, String)> {
     let files = git_files(workspace, directory.as_os_str().as_bytes(), &[])?;
@@ -158,7 +158,7 @@ fn what_a_tool_leaves_in_its_home_leads_nowhere_and_is_not_waited_for() {
     assert!(config().unwrap().contains("[own]"));
     fs::rename(&own, home.path().join("elsewhere")).unwrap();
     symlink("elsewhere", &own).unwrap();
-    assert!(config().unwrap().contains("[own]"), "a link within");
+    assert_eq!(config(), None, "a link within");
     fs::remove_file(&own).unwrap();
     symlink(outside.path().join("secret"), &own).unwrap();
     assert_eq!(config(), None, "a link that leads out");
@@ -239,4 +239,87 @@ fn what_is_no_regular_file_of_a_repository_is_not_read() {
     let wants = Wants::Repository { path: Vec::new(), refs: Vec::new() };
     let place = base.path().as_os_str().as_bytes();
     assert_eq!(observe(&workspace, place, &wants, &[]).head, None);
+}
+
+/// It is shown, and an approval stands for it; each question of each caller costs it.
+#[test]
+fn the_repository_of_a_question_costs_its_depth_once_and_no_link_is_followed() {
+    let (base, workspace) = root_with_repository();
+    let base = fs::canonicalize(base.path()).unwrap();
+    let make = |below: &str| fs::create_dir_all(base.join(below)).unwrap();
+    let of = |below: &str| {
+        let place = base.join(below).into_os_string().into_encoded_bytes();
+        let found = repository_of(&workspace, &place);
+        let found = String::from_utf8(found).unwrap();
+        let beneath = Path::new(&found).strip_prefix(&base).unwrap();
+        beneath.to_str().unwrap().to_owned()
+    };
+    make("sub/deep");
+    make("other/.git");
+    make("other/deep");
+    assert_eq!((of("sub/deep"), of("other/deep"), of("")), ("".into(), "other".into(), "".into()));
+    fs::write(base.join("sub/.git"), "gitdir: nowhere\n").unwrap();
+    assert_eq!(of("sub/deep"), "sub");
+    // Put there since the directory was entered.
+    symlink("other", base.join("link")).unwrap();
+    assert_eq!(of("link/deep"), "link/deep");
+    // As deep as names may be.
+    let deep = "d/".repeat(DEEP);
+    make(&deep);
+    count::FOLLOWING.set(0);
+    count::PLAIN.set(0);
+    assert_eq!(of(deep.trim_end_matches('/')), "");
+    let counted = (count::FOLLOWING.get(), count::PLAIN.get());
+    assert!(counted.0 <= 1 && counted.1 <= 2 * DEEP + 4, "{counted:?}");
+    let deeper = format!("{deep}{}", "d/".repeat(500));
+    count::PLAIN.set(0);
+    assert_eq!(of(deeper.trim_end_matches('/')), deeper.trim_end_matches('/'));
+    assert!(count::PLAIN.get() <= 2);
+    // Above the root it is no business of a caller's.
+    let inner = Workspace::open(&[base.join("sub/deep")], []).unwrap();
+    let place = base.join("sub/deep").into_os_string().into_encoded_bytes();
+    assert_eq!(repository_of(&inner, &place), place);
+}
+
+/// All callers wait while a call's own repository is looked at.
+#[test]
+fn a_lease_and_links_before_gits_files_make_no_call_long() {
+    let (base, workspace) = root_with_repository();
+    let home = tempfile::tempdir().unwrap();
+    let variable = std::ffi::CString::new(format!("HOME={}", home.path().display())).unwrap();
+    let place = base.path().as_os_str().as_bytes();
+    let look = || {
+        count::FOLLOWING.set(0);
+        let found = git_files(&workspace, place, std::slice::from_ref(&variable)).is_some();
+        (found, count::FOLLOWING.get())
+    };
+    assert!(look().0);
+    fs::rename(base.path().join(".git"), base.path().join("git")).unwrap();
+    symlink("git", base.path().join(".git")).unwrap();
+    assert!(look().0, "a link to the directory");
+    // To a file, by a long way.
+    fs::remove_file(base.path().join(".git")).unwrap();
+    fs::write(base.path().join("file"), "gitdir: git\n").unwrap();
+    symlink("file", base.path().join("s38")).unwrap();
+    for link in 0..38 {
+        let to = format!("{}s{}", "git/../".repeat(80), link + 1);
+        symlink(to, base.path().join(format!("s{link}"))).unwrap();
+    }
+    symlink("s0", base.path().join(".git")).unwrap();
+    let (found, times) = look();
+    assert!(!found && times <= 4, "{times}");
+    fs::remove_file(base.path().join(".git")).unwrap();
+    fs::rename(base.path().join("file"), base.path().join(".git")).unwrap();
+    assert!(look().0, "a file");
+    let leased = fs::File::options().write(true).open(base.path().join(".git")).unwrap();
+    lease(&leased);
+    let (found, times) = look();
+    assert!(!found && times <= 4, "{times}");
+    drop(leased);
+    assert!(look().0, "it was given back");
+    let own = fs::File::create(home.path().join(".gitconfig")).unwrap();
+    assert!(look().0);
+    lease(&own);
+    let (found, times) = look();
+    assert!(!found && times <= 4, "{times}");
 }

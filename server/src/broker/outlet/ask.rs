@@ -73,7 +73,8 @@ impl Bench {
             because.alone = because.alone.or_else(|| self.call.as_ref().and_then(elsewhere));
         }
         let line = self.tool.gates.get(request.gate).map(|gate| gate.line);
-        let question = self.asker.asks(because, requested(request, verdicts, line).await);
+        let requested = requested(request, verdicts, line).await;
+        let question = self.asker.asks(&broker.workspace, because, requested);
         if let Some(answer) = broker.approvals.standing(&question) {
             return Outcome::Answered(answer);
         }

@@ -5,16 +5,17 @@
 //! nothing long is read. Must not: run it, or open it twice.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use nix::sys::stat::SFlag;
 use sha2::{Digest, Sha256};
 
 use super::config::{self, CONFIG, Project, plain};
 use super::error::ProjectError;
+use crate::os::foreign::Found;
 use crate::os::root::{Plain, Root};
 
 /// The longest `config.json`.
@@ -100,12 +101,11 @@ pub(crate) fn client(directory: &Path) -> Result<Option<String>, ProjectError> {
     Ok(Some(path))
 }
 
-fn open(root: &Root, name: &str) -> Result<File, ProjectError> {
+fn open(root: &Root, name: &str) -> Result<Found, ProjectError> {
     let failed = |errno| ProjectError::Open { name: shown(name), errno };
     let top = Plain::open(root, OsStr::new("")).map_err(failed)?;
-    let file = File::from(top.look(OsStr::new(name), OFlag::O_RDONLY).map_err(failed)?);
-    let read = |source| ProjectError::Read { name: shown(name), source };
-    match file.metadata().map_err(read)?.is_file() {
+    let file = top.look(OsStr::new(name), OFlag::O_RDONLY).map_err(failed)?;
+    match file.kind() == Some(SFlag::S_IFREG) {
         true => Ok(file),
         false => Err(ProjectError::NotRegular { name: shown(name) }),
     }

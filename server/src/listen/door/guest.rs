@@ -25,7 +25,7 @@ use crate::listen::arrange::arrange;
 use crate::listen::connection::Come;
 use crate::listen::session;
 use crate::metrics::Connection;
-use crate::os::foreign::{Foreign, close_connection};
+use crate::os::foreign::{Foreign, HandedOn, close_connection};
 use crate::os::process::Exit;
 
 /// Room for one message.
@@ -54,6 +54,16 @@ pub(super) struct Guest {
     later: Option<(Ticket, Unfinished)>,
     /// It was answered `use_stream`: its call is to be repeated.
     repeated: bool,
+    /// What is to be said once its call's files are closed.
+    late: Option<Late>,
+}
+
+/// The last message of a call, which nobody at the door waits to send.
+struct Late {
+    message: Vec<u8>,
+    handed: HandedOn,
+    once: bool,
+    _busy: TaskTrackerToken,
 }
 
 /// Its call.
@@ -90,6 +100,7 @@ impl Guest {
                     call: None,
                     later: None,
                     repeated: false,
+                    late: None,
                 })
             }
             Err(refusal) => {
@@ -193,18 +204,23 @@ impl Guest {
 
     /// Its tool has ended.
     pub(super) fn end(mut self, broker: &Broker, exit: Exit) -> Next {
-        let Some(Calling { ticket, underway, once, _busy }) = self.call.take() else {
+        let Some(Calling { ticket, mut underway, once, _busy }) = self.call.take() else {
             return Next::Session(Box::new(self));
         };
+        let mut handed = underway.handed_on();
         let reply = broker.ended(ticket, *underway, exit);
+        if !handed.is_closed()
+            && let Some(message) = framed(&reply)
+        {
+            self.late = Some(Late { message, handed, once, _busy });
+            return Next::Session(Box::new(self));
+        }
         self.answer(&reply, once)
     }
 
     /// The last message of its call.
     fn answer(mut self, reply: &Reply, once: bool) -> Next {
-        let payload = reply.to_payload();
-        let Some(prefix) = frame::prefix(payload.len()) else { return self.leave() };
-        let message = [prefix.as_slice(), &payload].concat();
+        let Some(message) = framed(reply) else { return self.leave() };
         // Nothing was written to this connection before: it has room.
         if let Err(error) = (&self.socket).write_all(&message) {
             debug!(%error, "the reply reached nobody");
@@ -228,12 +244,19 @@ impl Guest {
 
     /// Makes it a session.
     pub(super) fn hand_over(self, runtime: &Handle, broker: &Broker, stopped: Option<i32>) {
-        let Guest { socket, peer, room, come, mut call, later, repeated, .. } = self;
+        let Guest { socket, peer, room, come, mut call, later, repeated, late, .. } = self;
         if let Some(call) = &mut call {
             broker.let_go(&mut call.underway, stopped);
         }
         runtime.spawn(async move {
             let Room { context, _room, _counted, .. } = room;
+            if let Some(Late { message, handed, once, _busy }) = late {
+                handed.closed().await;
+                let written = (&socket).write_all(&message);
+                if once || written.is_err() {
+                    return close_connection(socket, |_| {});
+                }
+            }
             let busy = call.as_ref().map(|_| context.busy.token());
             let running = call.map(|call| (call.ticket, Unfinished::Running(call.underway)));
             let begun = running.or(later);
@@ -260,6 +283,13 @@ fn plain(message: &[u8]) -> Option<(Request, String)> {
     }
     let tool = std::str::from_utf8(request.tool.as_ref()?.as_bytes()).ok()?.to_owned();
     Some((request, tool))
+}
+
+/// A reply as it is sent.
+fn framed(reply: &Reply) -> Option<Vec<u8>> {
+    let payload = reply.to_payload();
+    let prefix = frame::prefix(payload.len())?;
+    Some([prefix.as_slice(), &payload].concat())
 }
 
 /// One try: a peer that may not be here is not waited for.
