@@ -58,6 +58,20 @@ one_command_installs_and_runs_and_leaves_only_the_state() {
     expect 0 '^Bea$' cc run -- sh -c 'git config user.name Bea && git commit -q --allow-empty -m x && git log -1 --format=%an'
 }
 
+# Without a network, and without the agent's own key: that is the tools' container's.
+an_isolated_run_has_tools_and_neither_network_nor_key() {
+    person
+    project "$work/isolated"
+    local id
+    id=$(id_here)
+    more=(ANTHROPIC_API_KEY=canary-of-the-agent)
+    expect 0 'canary-of-the-agent' cc run -- env
+    expect 0 '^lo$' cc run --isolated -- sh -c 'ls /sys/class/net; env; git status'
+    grep -q 'No commits' <<<"$output" || fail "no tools: $output"
+    ! grep -Eq '^(eth|tap)[0-9]|canary' <<<"$output" || fail "it has a network, or the key: $output"
+    nothing_runs "$id"
+}
+
 a_second_run_uses_the_server_and_the_last_one_takes_it_down() {
     person
     project "$work/two"
@@ -594,6 +608,7 @@ long_cases \
     a_second_run_uses_the_server_and_the_last_one_takes_it_down \
     a_tool_is_added_and_taken_out_by_its_name \
     the_projects_own_setup_runs_in_the_agents_container \
+    an_isolated_run_has_tools_and_neither_network_nor_key \
     check_instances_fails_for_one_that_died \
     several_projects_run_at_once_and_see_nothing_of_each_other \
     a_failed_step_says_what_to_do_and_leaves_nothing_half_done \
