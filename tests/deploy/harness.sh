@@ -76,13 +76,17 @@ engine() {
     esac
 }
 
+# docker's compose: its second version where that is installed.
+docker_compose=docker-compose
+if docker compose version >/dev/null 2>&1; then docker_compose='docker compose'; fi
+
 # The compose of that engine, for the instance whose variables are in the environment.
 compose() {
     local words=(-f "$compose_root/compose.yaml" -p "claude-$INSTANCE_ID" "$@")
     case $engine in
         podman) podman-compose "${words[@]}" ;;
         rootless) as_user /usr/bin/python3 -m podman_compose "${words[@]}" ;;
-        docker) DOCKER_HOST="unix://$docker_socket" docker-compose "${words[@]}" ;;
+        docker) DOCKER_HOST="unix://$docker_socket" $docker_compose "${words[@]}" ;;
         *) fail "no such engine: $engine" ;;
     esac
 }
@@ -93,8 +97,11 @@ engine_settings() {
     case $engine in
         podman) export USERNS_MODE=host SERVER_PROC='unmask=/proc/*' ;;
         rootless) export USERNS_MODE=keep-id SERVER_PROC='unmask=/proc/*' ;;
-        # docker compose v2 knows systempaths=unconfined, and 1.29 does not.
-        docker) export USERNS_MODE=host SERVER_PROC=no-new-privileges ;;
+        docker)
+            export USERNS_MODE=host SERVER_PROC=systempaths=unconfined
+            # 1.29 does not know that.
+            [[ $docker_compose == 'docker compose' ]] || SERVER_PROC=no-new-privileges
+            ;;
     esac
 }
 
