@@ -4,13 +4,15 @@
 mod reliability_help;
 
 use std::fs::{self, File};
+use std::io::IoSlice;
 use std::net::TcpStream;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use nix::sys::resource::Resource;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::Pid;
 use reliability_help::{Mark, file_appears, script};
 use serde_json::{Value, json};
@@ -66,6 +68,44 @@ fn hold_the_closer(server: &Server, others: usize) -> (Vec<Wire>, TcpStream) {
     (wires, other)
 }
 
+/// How many threads close, `THREADS` of os/closer.rs.
+const CLOSERS: usize = 64;
+
+/// Holds all of them for a minute, by sockets of a refused request: in each lies another
+/// one, unread, that lingers. What is to be kept is given.
+fn hold_all_closers(server: &Server) -> Vec<TcpStream> {
+    let mut wire = server.connect();
+    server.signal(Signal::SIGSTOP);
+    // It closes none before this process has.
+    eventually("it stops", || tasks(server).iter().all(|task| of(task, "stat").contains(") T ")));
+    let (mut passed, mut others) = (Vec::new(), Vec::new());
+    for _ in 0..CLOSERS {
+        let (full, other) = lingering();
+        let (end, unread) = UnixStream::pair().expect("a pair");
+        let rights = [ControlMessage::ScmRights(&[full.as_raw_fd()])];
+        let word = [IoSlice::new(b"x")];
+        sendmsg::<()>(end.as_raw_fd(), &word, &rights, MsgFlags::empty(), None).expect("sent");
+        passed.push(unread);
+        others.push(other);
+    }
+    let fds: Vec<_> = passed.iter().map(AsFd::as_fd).collect();
+    let numbers: Vec<usize> = (3..3 + fds.len()).collect();
+    wire.send_with_fds(
+        &json!({"tool":"none","args":[],"cwd":server.ws(),"stdio":"fds","fds":numbers}),
+        &fds,
+    );
+    drop(passed);
+    server.signal(Signal::SIGCONT);
+    assert_eq!(wire.recv_json()["code"], json!("unknown_tool"));
+    let closes = format!("{} ", libc::SYS_close);
+    eventually("all closing threads are held", || {
+        let tasks =
+            tasks(server).into_iter().filter(|task| of(task, "comm").trim_end() == "closer");
+        tasks.filter(|task| of(task, "syscall").starts_with(&closes)).count() == CLOSERS
+    });
+    others
+}
+
 /// The server's threads, in /proc.
 fn tasks(server: &Server) -> Vec<PathBuf> {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("tasks");
@@ -98,12 +138,12 @@ fn a_connection_that_is_closed_elsewhere_is_nothing_to_the_door() {
     still_works(&server);
 }
 
-/// The place of a descriptor was given back before it was closed: with the closer
-/// held, callers could have the server keep as many as it may have.
+/// The place of a descriptor was given back before it was closed: with the closing
+/// threads held, callers could have the server keep as many as it may have.
 #[test]
 fn descriptors_that_wait_to_be_closed_keep_their_places() {
     let server = Server::start(|s| s.limit(Resource::RLIMIT_NOFILE, 1024, 1024));
-    let held = hold_the_closer(&server, 0);
+    let held = hold_all_closers(&server);
     let before = server.fd_count();
     let (socket, _other) = UnixStream::pair().expect("a pair");
     let mut refused = 0;
