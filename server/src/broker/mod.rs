@@ -38,6 +38,7 @@ mod signing;
 mod sockets;
 mod status;
 mod ticket;
+mod wired;
 mod workspace;
 
 use std::sync::Arc;

@@ -19,8 +19,8 @@ use tool_policy::{Decision, Verdict, Wire};
 use tracing::{debug, warn};
 
 use super::Broker;
-use super::record::fact;
-use crate::audit::{Fact, Summary, Wired};
+use super::wired::{UNRECORDED, decided, facts_of, unread};
+use crate::audit::Summary;
 use crate::exec::Stranger;
 use crate::metrics::Wire as Figure;
 use crate::registry::Tool;
@@ -142,20 +142,7 @@ impl Judge for Desk {
         if !self.has_line(&broker, true) {
             return;
         }
-        let line = Wired {
-            adapter: adapter.map(Adapter::as_str),
-            host,
-            port: None,
-            request: why,
-            changes: false,
-            facts: &[],
-            decision: "deny",
-            rule: None,
-            at: None,
-            passed: false,
-            credential: None,
-            ..self.line()
-        };
+        let line = unread(&self.call_id, &self.tool.name, adapter, host, why);
         // It is refused whether or not it is recorded.
         if let Some(audit) = &broker.audit
             && !audit.wired(&line)
@@ -166,26 +153,6 @@ impl Judge for Desk {
 }
 
 impl Desk {
-    fn line(&self) -> Wired<'_> {
-        Wired {
-            call_id: &self.call_id,
-            tool: &self.tool.name,
-            adapter: None,
-            host: "",
-            port: None,
-            request: "",
-            changes: false,
-            facts: &[],
-            decision: "deny",
-            rule: None,
-            at: None,
-            would: None,
-            passed: false,
-            approval: None,
-            credential: None,
-        }
-    }
-
     /// Whether one more that was refused, or only read, has a line: who asks without end
     /// does not fill the disk.
     fn has_line(&self, broker: &Broker, refused: bool) -> bool {
@@ -239,11 +206,7 @@ impl Desk {
         let rule = verdict.rule.as_str().to_owned();
         match refused {
             None if recorded => Answer::Allowed,
-            None => Answer::Refused {
-                reason: "the audit cannot be written: tell who runs the broker".to_owned(),
-                rule,
-                instead: None,
-            },
+            None => Answer::Refused { reason: UNRECORDED.to_owned(), rule, instead: None },
             Some(why) => {
                 let reason = format!("{why} [rule {rule}, {at}]");
                 if has_line {
@@ -266,25 +229,10 @@ impl Desk {
         verdict: &Verdict,
         passed: bool,
     ) -> bool {
-        use std::os::unix::ffi::OsStrExt;
         let Some(audit) = &broker.audit else { return true };
-        let facts: Vec<(&str, Fact<'_>)> = part.facts.iter().filter_map(fact).collect();
-        let file = self.tool.origin.file.as_os_str().as_bytes();
-        audit.wired(&Wired {
-            adapter: Some(request.adapter.as_str()),
-            host: &request.host,
-            port: Some(request.port),
-            request: &part.shown,
-            changes: part.changes,
-            facts: &facts,
-            decision: verdict.decision.as_str(),
-            rule: Some(verdict.rule.as_str()),
-            at: Some((file, verdict.line)),
-            would: verdict.would.map(Decision::as_str),
-            passed,
-            credential: request.credential.as_deref(),
-            ..self.line()
-        })
+        let facts = facts_of(part);
+        let known = (request, part, facts.as_slice());
+        audit.wired(&decided(&self.call_id, &self.tool, known, verdict, passed))
     }
 }
 

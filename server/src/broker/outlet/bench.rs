@@ -17,9 +17,9 @@ use tracing::{debug, warn};
 
 use super::ask::Outcome;
 use super::ledger::Ledger;
-use crate::audit::{self, Fact, Summary, Wired};
+use crate::audit::{self, Summary};
 use crate::broker::approval::{Answer as Word, Asker};
-use crate::broker::record::fact;
+use crate::broker::wired::{UNRECORDED, decided, facts_of, unread};
 use crate::broker::{Broker, Peer, Ticket};
 use crate::exec::{Event, Pause};
 use crate::metrics::Wire as Figure;
@@ -62,23 +62,7 @@ impl Judge for Bench {
             return;
         }
         if let Some(audit) = &broker.audit {
-            let line = Wired {
-                call_id: &self.call_id,
-                tool: &self.tool.name,
-                adapter: adapter.map(Adapter::as_str),
-                host,
-                port: None,
-                request: why,
-                changes: false,
-                facts: &[],
-                decision: "deny",
-                rule: None,
-                at: None,
-                would: None,
-                passed: false,
-                approval: None,
-                credential: None,
-            };
+            let line = unread(&self.call_id, &self.tool.name, adapter, host, why);
             // It is refused whether or not it is recorded.
             if !audit.wired(&line) {
                 debug!(call_id = self.call_id, "a refusal is not recorded yet");
@@ -182,11 +166,9 @@ impl Bench {
                 rule,
                 instead: None,
             },
-            None if !recorded => Answer::Refused {
-                reason: "the audit cannot be written: tell who runs the broker".to_owned(),
-                rule,
-                instead: None,
-            },
+            None if !recorded => {
+                Answer::Refused { reason: UNRECORDED.to_owned(), rule, instead: None }
+            }
             None => Answer::Allowed,
             Some(why) => {
                 let reason = by(&why);
@@ -233,10 +215,8 @@ impl Bench {
         asked: Option<&Outcome>,
         passed: bool,
     ) -> bool {
-        use std::os::unix::ffi::OsStrExt;
         let Some(audit) = &broker.audit else { return true };
-        let facts: Vec<(&str, Fact<'_>)> = part.facts.iter().filter_map(fact).collect();
-        let file = self.tool.origin.file.as_os_str().as_bytes();
+        let facts = facts_of(part);
         let (id, by_uid, at, granted) = match asked {
             Some(Outcome::Answered(Word::Yes(yes))) => (yes.id.as_str(), yes.by, yes.at, true),
             Some(Outcome::Answered(Word::No { id, by, .. })) => {
@@ -245,23 +225,12 @@ impl Bench {
             _ => ("", 0, std::time::SystemTime::UNIX_EPOCH, false),
         };
         let approval = audit::Approval { id, by_uid, at, until: None, granted };
-        let line = Wired {
-            call_id: &self.call_id,
-            tool: &self.tool.name,
-            adapter: Some(request.adapter.as_str()),
-            host: &request.host,
-            port: (request.gate != NO_GATE).then_some(request.port),
-            request: &part.shown,
-            changes: part.changes,
-            facts: &facts,
-            decision: verdict.decision.as_str(),
-            rule: Some(verdict.rule.as_str()),
-            at: Some((file, verdict.line)),
-            would: verdict.would.map(Decision::as_str),
-            passed,
-            approval: (!id.is_empty()).then_some(approval),
-            credential: request.credential.as_deref(),
-        };
+        let known = (request, part, facts.as_slice());
+        let mut line = decided(&self.call_id, &self.tool, known, verdict, passed);
+        line.approval = (!id.is_empty()).then_some(approval);
+        if request.gate == NO_GATE {
+            line.port = None;
+        }
         audit.wired(&line)
     }
 }
