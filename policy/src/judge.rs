@@ -221,9 +221,9 @@ impl Policy {
     }
 
     fn facts(&self, line: &CommandLine<'_>, scene: &Scene<'_>) -> Facts {
-        match &self.grammar {
-            Some(_) => self.module.facts(line, scene),
-            None => Facts::default(),
+        match self.grammar.is_some() || !self.module.needs_grammar() {
+            true => self.module.facts(line, scene),
+            false => Facts::default(),
         }
     }
 

@@ -75,7 +75,7 @@ impl Policy {
             Module::Git => of_git(line),
             Module::Gh => of_gh(line),
             Module::Npm => of_npm(line),
-            Module::None => PUSHES,
+            Module::None | Module::Command => PUSHES,
         };
         match known {
             // An alias, a program of the name, an option of another version.

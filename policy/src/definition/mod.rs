@@ -114,7 +114,10 @@ fn line_at(text: &str, offset: usize) -> usize {
 
 fn check_binary(text: &str) -> Result<PathBuf, String> {
     let path = Path::new(text);
-    if path.is_absolute() && !text.contains('\0') && !text.ends_with('/') {
+    // It is printed where a person decides: nothing in it moves a cursor or hides.
+    let plain =
+        |letter: char| matches!(letter, '\'' | '"' | '\\') || letter.escape_debug().len() == 1;
+    if path.is_absolute() && text.chars().all(plain) && !text.ends_with('/') {
         return Ok(path.to_owned());
     }
     Err(format!("binary must be an absolute path of a program, not {text:?}"))

@@ -7,7 +7,9 @@
 //! - `value`   what a fact is known to be
 //! - `options` asking a command line for its options
 //! - `git`, `gh`, `npm`   what is known of these tools
+//! - `command` what a command line runs, whatever the program
 
+mod command;
 pub(crate) mod gh;
 pub mod git;
 mod npm;
@@ -32,6 +34,8 @@ pub enum Module {
     Gh,
     /// npm.
     Npm,
+    /// The words are a command line: a program and its own.
+    Command,
 }
 
 /// A fact that a module tells.
@@ -83,7 +87,8 @@ pub enum Wants {
 
 impl Module {
     /// Every module.
-    pub const ALL: [Module; 4] = [Module::Git, Module::Gh, Module::Npm, Module::None];
+    pub const ALL: [Module; 5] =
+        [Module::Git, Module::Gh, Module::Npm, Module::Command, Module::None];
 
     /// As it is written in a definition.
     pub fn as_str(self) -> &'static str {
@@ -92,6 +97,7 @@ impl Module {
             Module::Git => "git",
             Module::Gh => "gh",
             Module::Npm => "npm",
+            Module::Command => "command",
         }
     }
 
@@ -107,7 +113,19 @@ impl Module {
             Module::Git => &git::FACTS,
             Module::Gh => &gh::FACTS,
             Module::Npm => &npm::FACTS,
+            Module::Command => &command::FACTS,
         }
+    }
+
+    /// The module of a program with that name.
+    pub(crate) fn of_program(name: &str) -> Module {
+        // A program called `command` is one like any other.
+        Module::parse(name).filter(|module| module.needs_grammar()).unwrap_or_default()
+    }
+
+    /// Whether it tells something of words that a grammar has read, and of no others.
+    pub(crate) fn needs_grammar(self) -> bool {
+        self != Module::Command
     }
 
     /// Whether there are calls for which something has to be observed.
@@ -119,7 +137,7 @@ impl Module {
     pub fn wants(self, line: &CommandLine<'_>) -> Wants {
         match self {
             Module::Git => git::wants(line),
-            Module::None | Module::Gh | Module::Npm => Wants::Nothing,
+            Module::None | Module::Gh | Module::Npm | Module::Command => Wants::Nothing,
         }
     }
 
@@ -135,6 +153,7 @@ impl Module {
             Module::Git => git::facts(line, scene),
             Module::Gh => gh::facts(line),
             Module::Npm => npm::facts(line),
+            Module::Command => command::facts(line),
         }
     }
 }

@@ -77,7 +77,8 @@ fn runs_scripts(line: &CommandLine<'_>) -> bool {
                 | "edit")
         )
     );
-    runs && !options::surely(line, &["--ignore-scripts"])
+    let is_npx = line.subcommand.is_empty() && !named(line).is_empty();
+    (runs || is_npx) && !options::surely(line, &["--ignore-scripts"])
 }
 
 /// The words that name packages, of a command that fetches them.
@@ -90,7 +91,8 @@ fn named<'a>(line: &CommandLine<'a>) -> Vec<&'a [u8]> {
         // What follows the package are fields of it.
         ["view", ..] => first(),
         ["diff", ..] => options::values(line, &["--diff"]).collect(),
-        ["exec", ..] => {
+        // npx, whose grammar has no commands, is npm exec.
+        ["exec", ..] | [] => {
             let named: Vec<&[u8]> = options::values(line, &["--package"]).collect();
             if named.is_empty() { first() } else { named }
         }

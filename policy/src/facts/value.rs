@@ -40,13 +40,14 @@ pub struct Text<'a> {
     bytes: Cow<'a, [u8]>,
     others: Vec<Vec<u8>>,
     open: bool,
+    files: bool,
     folded: bool,
 }
 
 impl<'a> Text<'a> {
     /// A word that is called by nothing else.
     pub fn new(bytes: impl Into<Cow<'a, [u8]>>) -> Text<'a> {
-        Text { bytes: bytes.into(), others: Vec::new(), open: false, folded: false }
+        Text { bytes: bytes.into(), others: Vec::new(), open: false, files: false, folded: false }
     }
 
     /// It has this other name too.
@@ -66,6 +67,13 @@ impl<'a> Text<'a> {
         self
     }
 
+    /// It is a pattern for files: each of its `*` stands for a part of one name.
+    #[must_use]
+    pub fn files(mut self) -> Text<'a> {
+        self.files = true;
+        self.open()
+    }
+
     /// Small and capital letters are the same in it.
     #[must_use]
     pub fn folded(mut self) -> Text<'a> {
@@ -81,6 +89,11 @@ impl<'a> Text<'a> {
     /// Whether it stands for more than one word.
     pub fn is_open(&self) -> bool {
         self.open
+    }
+
+    /// Whether it stands for more than one, each of them a file beneath the same directory.
+    pub fn is_files(&self) -> bool {
+        self.files
     }
 
     /// Whether letters of both sizes are the same.

@@ -56,6 +56,11 @@ impl Matcher {
             Matcher::Pattern(pattern) => looks(pattern, value),
             Matcher::Exact(wanted) => is(wanted, value),
             Matcher::Not(other) => other.test(value, scene).not(),
+            // Its files lie where the pattern for them does.
+            Matcher::Beneath(root) if value.is_files() => match root.test(value.bytes(), scene) {
+                Truth::Yes => Truth::Yes,
+                _ => Truth::Unknown,
+            },
             _ if value.is_open() => Truth::Unknown,
             Matcher::Beneath(root) => root.test(value.bytes(), scene),
             Matcher::Address(test) => test.test(value.bytes()),

@@ -94,7 +94,7 @@ impl Reader<'_> {
             names => format!("; requests have {}", names.join(", ")),
         };
         match known.is_empty() {
-            true if wire.is_empty() => "there is no module that tells facts of this tool: say facts = \"git\", \"gh\" or \"npm\"".to_owned(),
+            true if wire.is_empty() => "there is no module that tells facts of this tool: say facts = \"git\", \"gh\", \"npm\" or \"command\"".to_owned(),
             true => format!("there is no fact {name:?}{wire}"),
             false => format!("the module {} has no fact {name:?}; it has {}{wire}", self.module.as_str(), known.join(", ")),
         }
@@ -107,8 +107,8 @@ impl Reader<'_> {
             self.grammar.is_some_and(|grammar| grammar.command(&words).is_some())
         };
         let told = |name: &str| self.module.list().iter().any(|fact| fact.name == name);
-        when.subcommands.iter().all(known)
-            && when.facts_named().all(|name| self.grammar.is_some() && told(name))
+        let read = self.grammar.is_some() || !self.module.needs_grammar();
+        when.subcommands.iter().all(known) && when.facts_named().all(|name| read && told(name))
     }
 
     /// It asks for something, and requests have it.

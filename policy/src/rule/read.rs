@@ -54,6 +54,10 @@ pub(crate) fn read(
     let wrong = |wrong: Wrong| source.at(wrong);
     let grammar = grammar(said, source, beside)?;
     let module = module(program, said).map_err(wrong)?;
+    if let (Some(_), false, Some(entry)) = (&grammar, module.needs_grammar(), said.facts) {
+        let message = "facts = \"command\" reads every word as it is: leave the grammar out";
+        return Err(source.at((entry.0.span(), message.to_owned())));
+    }
     let protected = protected(said).map_err(wrong)?;
     let (unread, by_unread) = unread(said, grammar.is_some(), source).map_err(wrong)?;
     let (default, by_default) = match &said.default {
@@ -114,7 +118,7 @@ fn grammar(
 
 fn module(program: &str, said: &Said<'_, '_>) -> Result<Module, Wrong> {
     let Some(entry) = said.facts else {
-        return Ok(Module::parse(program).unwrap_or_default());
+        return Ok(Module::of_program(program));
     };
     let name = string(entry)?;
     Module::parse(name).ok_or_else(|| {
@@ -341,7 +345,7 @@ impl Reader<'_> {
     }
 
     fn facts(&self, entry: Entry<'_, '_>) -> Result<Vec<(&'static str, FactTest)>, Wrong> {
-        if self.way.is_silent() {
+        if self.way.is_silent() && self.module.needs_grammar() {
             self.grammar(entry)?;
         }
         let mut all = Vec::new();

@@ -19,7 +19,11 @@ fn what_is_wrong_with_a_rule_has_its_line_and_says_what_to_do() {
     let cases: Vec<(String, usize, &str)> = vec![
         ("mode = \"x\"".into(), 1, "mode must be \"enforce\" or \"observe\", not \"x\""),
         ("\nmode = 1".into(), 2, "mode must be a string"),
-        ("facts = \"svn\"".into(), 1, "facts must be one of git, gh, npm, none, not \"svn\""),
+        (
+            "facts = \"svn\"".into(),
+            1,
+            "facts must be one of git, gh, npm, command, none, not \"svn\"",
+        ),
         ("unread = \"deny\"".into(), 1, "there is none: add [grammar]"),
         (format!("unread = \"x\"\n{GRAMMAR}"), 1, "\"allow\", \"ask\" or \"deny\", not \"x\""),
         ("protected = []".into(), 1, "protected is empty"),
@@ -207,7 +211,9 @@ fn the_documents_list_of_facts_is_the_modules() {
         }
     }
     let is_row = |line: &&str| {
-        ["| git | `", "| gh | `", "| npm | `"].iter().any(|start| line.starts_with(start))
+        ["| git | `", "| gh | `", "| npm | `", "| command | `"]
+            .iter()
+            .any(|start| line.starts_with(start))
             && ["` | words | ", "` | flag | "].iter().any(|kind| line.contains(kind))
     };
     assert_eq!(document.lines().filter(is_row).count(), rows, "docs/tools.md lists more facts");
