@@ -9,6 +9,7 @@
 #![deny(missing_docs)]
 
 pub mod control;
+pub mod observation;
 pub mod reply;
 pub mod request;
 mod strict;
@@ -16,6 +17,7 @@ pub mod terminal;
 pub mod text;
 
 pub use control::{Control, Signal};
+pub use observation::{Failure, Fault, Observation};
 pub use reply::{Output, Reply};
 pub use request::{Id, Incoming, Request, Stdio};
 pub use terminal::{Size, Terminal};

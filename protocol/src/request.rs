@@ -1,7 +1,10 @@
 //! A payload from a caller, parsed once into what the rest of the server works
 //! on; and a request that came in several messages, joined.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::control::{Control, Signal};
 use crate::strict::{self, Strict};
@@ -24,7 +27,7 @@ pub enum Stdio {
 
 /// A request's name, echoed as it came.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "id is a whole number or a text")]
 pub enum Id {
     /// A whole number.
     Number(i64),
@@ -52,6 +55,8 @@ pub struct Request {
     pub umask: Option<u32>,
     /// Echoed in every message about this request.
     pub id: Option<Id>,
+    /// Not of the wire: how long the caller lets it run, where that is less than it may.
+    pub timeout: Option<Duration>,
     /// The terminals that the tool gets.
     pub tty: Vec<Terminal>,
     /// Whether the client sends no more stdin than it has credit for.
@@ -87,11 +92,61 @@ pub enum More {
     String,
 }
 
+/// A call of a tool with JSON. docs/protocol.md, "Structured calls".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolCall {
+    /// Which tool.
+    pub tool: Text,
+    /// What it is given.
+    pub input: Input,
+    /// Echoed in every message about it.
+    pub id: Option<Id>,
+    /// Whether results are wanted as they come.
+    pub pieces: bool,
+}
+
+/// Where an input is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// In the message: the text of a JSON object.
+    Here(String),
+    /// So many bytes of it follow, as chunks of stdin.
+    Follows(usize),
+}
+
+/// The text of an input, if it is one JSON object in strict form.
+pub fn input_of(bytes: Vec<u8>) -> Result<String, Refusal> {
+    if !json::depth_within(&bytes, limits::MAX_DEPTH) {
+        let message = format!("the input nests deeper than {}", limits::MAX_DEPTH);
+        return Err(Refusal::new(Code::BadJson, message));
+    }
+    if bytes.trim_ascii().is_empty() {
+        return Err(bad("the input is empty: give {} where there is nothing to say"));
+    }
+    if !json::values_within(&bytes, limits::MAX_VALUES) {
+        let message = format!(
+            "the input has more than {} values: put what is long into one text, or make more calls",
+            limits::MAX_VALUES
+        );
+        return Err(Refusal::new(Code::BadJson, message));
+    }
+    let understood = |error| Refusal::new(Code::BadJson, format!("the input: {error}"));
+    let _form: Strict = serde_json::from_slice(&bytes).map_err(understood)?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_bytes| Refusal::new(Code::BadJson, "the input is not UTF-8"))?;
+    if !text.trim_start().starts_with('{') {
+        return Err(bad("the input is no JSON object: give {} where there is nothing to say"));
+    }
+    Ok(text)
+}
+
 /// One message from a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// A call, and whether its lists go on in the next message.
     Call(Request, More),
+    /// A call of a tool with JSON.
+    Tool(ToolCall),
     /// Something that is not a call: `health`, `tools`, on the control socket
     /// more.
     Op(String, Option<Id>),
@@ -138,6 +193,9 @@ struct Raw {
     tty: Option<RawTerminals>,
     window: Option<bool>,
     once: Option<bool>,
+    input: Option<Box<RawValue>>,
+    input_bytes: Option<usize>,
+    pieces: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -166,6 +224,41 @@ impl Raw {
             || self.tty.is_some()
             || self.window.is_some()
             || self.once.is_some()
+            || self.input.is_some()
+            || self.input_bytes.is_some()
+            || self.pieces.is_some()
+    }
+
+    /// What a call with JSON has nothing of.
+    fn is_of_a_command(&self) -> bool {
+        self.args.is_some()
+            || self.cwd.is_some()
+            || self.stdio.is_some()
+            || self.fds.is_some()
+            || self.env.is_some()
+            || self.umask.is_some()
+            || self.more.is_some()
+            || self.tty.is_some()
+            || self.window.is_some()
+            || self.once.is_some()
+    }
+
+    /// A call with JSON, where it is one.
+    fn structured(&mut self) -> Result<Option<ToolCall>, Refusal> {
+        let input = match (self.input.take(), self.input_bytes) {
+            (None, None) if self.pieces.is_none() => return Ok(None),
+            (Some(input), None) => Input::Here(input.get().to_owned()),
+            (None, Some(bytes)) => Input::Follows(bytes),
+            _ => return Err(bad("a call with JSON has input, or input_bytes, and not both")),
+        };
+        if self.is_of_a_command() {
+            let message = "a call with JSON has tool, input, id and pieces: what else there is \
+                           to say is in its input";
+            return Err(bad(message));
+        }
+        let tool = self.tool.take().ok_or_else(|| bad("the member tool is missing"))?;
+        let pieces = self.pieces.unwrap_or(false);
+        Ok(Some(ToolCall { tool, input, id: self.id.take(), pieces }))
     }
 
     /// What is said about a call under way.
@@ -278,6 +371,9 @@ impl Incoming {
         if let Some(op) = raw.op {
             return Ok(Incoming::Op(op, raw.id));
         }
+        if let Some(call) = raw.structured()? {
+            return Ok(Incoming::Tool(call));
+        }
         if raw.umask.is_some_and(|umask| umask > 0o777) {
             return Err(bad("umask must be 0 to 511"));
         }
@@ -299,6 +395,7 @@ impl Incoming {
             env: environment(raw.env)?,
             umask: raw.umask,
             id: raw.id,
+            timeout: None,
             tty: terminals(raw.tty)?,
             window: raw.window.unwrap_or(false),
             once: raw.once.unwrap_or(false),

@@ -2,7 +2,7 @@
 
 use tool_protocol::json::{Form, Object, Writer};
 use tool_protocol::limits::{MAX_DEPTH, MAX_FRAME, MAX_ID};
-use tool_protocol::request::More;
+use tool_protocol::request::{Input, More};
 use tool_protocol::{
     Code, Control, Id, Incoming, Output, Refusal, Reply, Request, Stdio, Terminal, Text, frame,
 };
@@ -126,6 +126,21 @@ fn bytes(list: &[Text]) -> Vec<Vec<u8>> {
 fn means(form: &Json, said: &Incoming) {
     let member = |name| form.member(name).filter(|value| **value != Json::Null);
     match said {
+        Incoming::Tool(call) => {
+            let tool = member("tool").map(|value| string(value).expect("a string"));
+            assert_eq!(Some(call.tool.as_bytes().to_vec()), tool);
+            assert_eq!(call.id, id(member("id")));
+            match &call.input {
+                Input::Here(_) => assert!(member("input").is_some()),
+                Input::Follows(bytes) => {
+                    let said = member("input_bytes").and_then(Json::integer);
+                    assert_eq!(said.and_then(|said| usize::try_from(said).ok()), Some(*bytes));
+                }
+            }
+            for other in ["args", "cwd", "stdio", "fds", "env", "umask", "more", "tty"] {
+                assert!(member(other).is_none(), "{other} beside an input");
+            }
+        }
         Incoming::Call(request, more) => {
             let text = |name| member(name).map(|value| string(value).expect("a string"));
             let known = |text: &Option<Text>| text.as_ref().map(|text| text.as_bytes().to_vec());

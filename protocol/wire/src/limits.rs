@@ -10,6 +10,10 @@ pub const MAX_FRAME: usize = 65_536;
 /// every parser's stack flat.
 pub const MAX_DEPTH: usize = 64;
 
+/// The most values that the input of a tool may have, the outermost and those within:
+/// more than any command line has words. What a parser makes of each is tens of bytes.
+pub const MAX_VALUES: usize = 262_144;
+
 /// The most bytes of one argument or `NAME=value`, without its NUL: Linux's
 /// MAX_ARG_STRLEN is 32 pages, its NUL included.
 pub const MAX_STRING: usize = 131_071;

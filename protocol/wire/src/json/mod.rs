@@ -1,7 +1,7 @@
 //! The little JSON that a program without an allocator needs.
 //!
 //! Owns: a writer into a caller's buffer, a bounded pull reader over borrowed
-//! bytes, and one linear pass that measures nesting.
+//! bytes, and linear passes that measure nesting and count values.
 //! Must not: allocate, recurse, or know any message.
 
 mod read;
@@ -16,21 +16,8 @@ pub use write::{Form, Writer};
 /// parser would stop at, it counts what the parser would count.
 pub fn depth_within(text: &[u8], max: usize) -> bool {
     let mut depth = 0_usize;
-    let mut in_string = false;
-    let mut escaped = false;
-    for byte in text {
-        if in_string {
-            if escaped {
-                escaped = false;
-            } else if *byte == b'\\' {
-                escaped = true;
-            } else if *byte == b'"' {
-                in_string = false;
-            }
-            continue;
-        }
+    for byte in structure(text) {
         match byte {
-            b'"' => in_string = true,
             b'{' | b'[' => {
                 depth = depth.saturating_add(1);
                 if depth > max {
@@ -44,9 +31,37 @@ pub fn depth_within(text: &[u8], max: usize) -> bool {
     true
 }
 
+/// Whether `text` has at most `max` values, by a pass as for its depth: `0,` takes two
+/// bytes, and in a parser's memory many times that. An empty object or array counts
+/// twice.
+pub fn values_within(text: &[u8], max: usize) -> bool {
+    let begins = |byte: &u8| matches!(byte, b'{' | b'[' | b',');
+    // The outermost has nothing before it.
+    structure(text).filter(begins).take(max).count() < max
+}
+
+/// What is outside of strings.
+fn structure(text: &[u8]) -> impl Iterator<Item = u8> {
+    let mut in_string = false;
+    let mut escaped = false;
+    text.iter().copied().filter(move |byte| {
+        if !in_string {
+            in_string = *byte == b'"';
+            return !in_string;
+        }
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_string = false,
+            _ => {}
+        }
+        false
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::depth_within;
+    use super::{depth_within, values_within};
 
     fn nested(depth: usize) -> Vec<u8> {
         let mut text = b"[".repeat(depth);
@@ -65,6 +80,20 @@ mod tests {
         assert!(!depth_within(b"{}", 0));
         assert!(depth_within(b"[[],[],[[]]]", 3));
         assert!(!depth_within(b"[[],[],[[]]]", 2));
+    }
+
+    #[test]
+    fn values_at_their_edges() {
+        for (text, values) in [
+            ("7", 1),
+            ("[]", 2),
+            ("[1,2]", 3),
+            (r#"{"a":[1,{"b":2}],"c":"},[\\\","}"#, 6),
+            (r#"["\\",1]"#, 3),
+        ] {
+            assert!(values_within(text.as_bytes(), values), "{text}");
+            assert!(!values_within(text.as_bytes(), values - 1), "{text}");
+        }
     }
 
     #[test]
