@@ -1,0 +1,105 @@
+//! What a file has beside its content, mode and owner.
+//!
+//! Owns: which extended attributes a file that is replaced hands on: its list of people
+//! (ACL), and all that its users gave it (`user.*`). What the kernel or an administrator
+//! gave it does not go over to content that another gave (capabilities, signatures, labels:
+//! a new file has the label that its directory gives). Must not: read more than one value
+//! at a time, or change the file that is replaced.
+
+use std::fs::File;
+use std::os::fd::BorrowedFd;
+
+use nix::errno::Errno;
+use rustix::fs::{XattrFlags, fremovexattr, fsetxattr, getxattr, listxattr};
+
+use crate::Stop;
+use crate::error::{Doing, FileError, shown};
+use crate::opened::link;
+
+/// The longest list of people that is kept.
+const LIST: usize = 4096;
+/// A file's list of people and groups, beside its mode.
+const ACL: &str = "system.posix_acl_access";
+/// A label of the kernel's own: what is new has one too.
+const LABEL: &str = "security.selinux";
+/// The longest list of names, and the longest value: the kernel's bound.
+const LONGEST: usize = 64 << 10;
+
+/// Gives it what the users of the other gave that. The names of what it has not.
+pub(crate) fn keep(
+    file: &File,
+    other: BorrowedFd<'_>,
+    said: &[u8],
+    stop: &Stop,
+) -> Result<Vec<String>, FileError> {
+    // It is open by O_PATH.
+    let other = link(other);
+    let mut list = vec![0; LONGEST];
+    let length = match listxattr(other.as_str(), list.as_mut_slice()) {
+        Ok(length) => length,
+        Err(rustix::io::Errno::OPNOTSUPP) => 0,
+        Err(error) => return Err(failed(said, error)),
+    };
+    let (mut value, mut not_kept) = (Vec::new(), Vec::new());
+    let names = list.get(..length).unwrap_or_default().split(|byte| *byte == 0);
+    for name in names.filter(|name| !name.is_empty() && *name != ACL.as_bytes()) {
+        stop.check()?;
+        if !name.starts_with(b"user.") {
+            if name != LABEL.as_bytes() {
+                not_kept.push(shown(name));
+            }
+            continue;
+        }
+        value.resize(LONGEST, 0);
+        match getxattr(other.as_str(), name, value.as_mut_slice()) {
+            Ok(length) => value.truncate(length),
+            // Somebody took it away in this moment.
+            Err(rustix::io::Errno::NODATA) => continue,
+            // Who may replace a file may not always read it.
+            Err(error) if denied(error) => {
+                not_kept.push(shown(name));
+                continue;
+            }
+            Err(error) => return Err(failed(said, error)),
+        }
+        match fsetxattr(file, name, &value, XattrFlags::empty()) {
+            Ok(()) => {}
+            // In an overlay the new one may lie in another file system.
+            Err(error) if denied(error) || error == rustix::io::Errno::OPNOTSUPP => {
+                not_kept.push(shown(name));
+            }
+            Err(error) => return Err(failed(said, error)),
+        }
+    }
+    Ok(not_kept)
+}
+
+fn denied(error: rustix::io::Errno) -> bool {
+    matches!(error, rustix::io::Errno::ACCESS | rustix::io::Errno::PERM)
+}
+
+/// Gives it the list of people that the other has; whether both have the same, or none.
+pub(crate) fn same_list(file: &File, other: BorrowedFd<'_>) -> bool {
+    let mut list = vec![0; LIST];
+    match getxattr(link(other).as_str(), ACL, list.as_mut_slice()) {
+        Ok(length) => {
+            list.truncate(length);
+            fsetxattr(file, ACL, &list, XattrFlags::empty()).is_ok()
+        }
+        Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => true,
+        Err(_) => false,
+    }
+}
+
+/// Without the list of people that its directory gives to what is new: it takes the place
+/// of a file that may have none.
+pub(crate) fn plain(file: &File) -> Result<(), Errno> {
+    match fremovexattr(file, ACL) {
+        Ok(()) | Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(()),
+        Err(error) => Err(Errno::from_raw(error.raw_os_error())),
+    }
+}
+
+fn failed(said: &[u8], error: rustix::io::Errno) -> FileError {
+    FileError::system(Doing::Writing, said, Errno::from_raw(error.raw_os_error()))
+}

@@ -1,0 +1,322 @@
+//! Content that takes a name at once: nobody ever sees half of it.
+//!
+//! Owns: temporary files and what becomes of them. A temporary lies in the directory that
+//! it is for, has no name there where the file system can do that (O_TMPFILE), so that
+//! nothing is left of it whatever ends the process; else it is new (O_EXCL) and is removed
+//! when it does not take its name. Where it is to last, it is on disk before. Directories
+//! that are made on the way are removed again if in the end
+//! there is nothing to put into them. Must not: follow a symlink, look up more than one
+//! name in a directory that is open, or change a file that is there.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, renameat, renameat2};
+use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, close, fchown, fsync, linkat, unlinkat};
+
+use crate::Stop;
+use crate::attributes::{keep, plain, same_list};
+use crate::error::{Doing, FileError};
+use crate::opened::{changed, link, raw};
+use crate::root::open_beneath;
+
+/// How much is written between looks at whether to stop.
+const CHUNK: usize = 1 << 20;
+
+/// Content that has no name yet that anybody knows.
+#[derive(Debug)]
+pub(crate) struct Temporary<'a> {
+    directory: BorrowedFd<'a>,
+    said: &'a [u8],
+    /// What it is called, where it has a name already.
+    name: Option<String>,
+    file: File,
+    not_kept: Vec<String>,
+}
+
+/// A file that is replaced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Like<'a> {
+    pub(crate) stat: &'a FileStat,
+    /// Itself, by O_PATH.
+    pub(crate) open: BorrowedFd<'a>,
+}
+
+/// What may be under the name that it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// Anything but a directory.
+    What,
+    /// Nothing.
+    Nothing,
+}
+
+impl<'a> Temporary<'a> {
+    /// Writes it, with the mode and, where the process may, the owner of `like`; where it is
+    /// to be `lasting`, onto the disk.
+    pub(crate) fn write(
+        directory: BorrowedFd<'a>,
+        said: &'a [u8],
+        bytes: &[u8],
+        like: Option<Like<'_>>,
+        lasting: bool,
+        stop: &Stop,
+    ) -> Result<Temporary<'a>, FileError> {
+        let failed = |errno| FileError::system(Doing::Writing, said, errno);
+        // Nobody else reads it before it is known who may.
+        let mode = Mode::from_bits_truncate(if like.is_some() { 0o600 } else { 0o644 });
+        let (name, file) = fresh(directory, mode).map_err(failed)?;
+        // From here on it is removed, whatever happens.
+        let mut temporary = Temporary { directory, said, name, file, not_kept: Vec::new() };
+        for chunk in bytes.chunks(CHUNK) {
+            stop.check()?;
+            let written = temporary.file.write_all(chunk);
+            written.map_err(|error| failed(raw(&error)))?;
+        }
+        if let Some(like) = like {
+            plain(&temporary.file).map_err(failed)?;
+            temporary.not_kept = keep(&temporary.file, like.open, said, stop)?;
+            owned(&temporary.file, like.stat);
+            let now = fstat(&temporary.file).map_err(failed)?;
+            let exact = now.st_gid == like.stat.st_gid && same_list(&temporary.file, like.open);
+            let mode = Mode::from_bits_truncate(kept_mode(like.stat, exact));
+            fchmod(&temporary.file, mode).map_err(failed)?;
+        }
+        let told = if lasting { fsync(&temporary.file) } else { handed_over(&temporary.file) };
+        told.map_err(failed).map(|()| temporary)
+    }
+
+    /// Attributes of the file that it is like, and that it has not.
+    pub(crate) fn not_kept(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.not_kept)
+    }
+
+    /// Takes the name, which [`last`] makes last. What it is then.
+    pub(crate) fn take(mut self, name: &[u8], over: Over) -> Result<FileStat, FileError> {
+        let said = self.said;
+        let failed = |errno| FileError::system(Doing::Writing, said, errno);
+        let stat = fstat(&self.file).map_err(failed)?;
+        self.rename(OsStr::from_bytes(name), over).map_err(failed)?;
+        self.name = None;
+        Ok(stat)
+    }
+
+    fn rename(&mut self, name: &OsStr, over: Over) -> Result<(), Errno> {
+        let at = self.directory;
+        if self.name.is_none() {
+            if over == Over::Nothing {
+                return named(&self.file, at, name);
+            }
+            // Nothing takes the place of something without a name of its own.
+            self.name = Some(unused(|name| named(&self.file, at, OsStr::new(name)))?.0);
+        }
+        let from = self.name.as_deref().unwrap_or_default();
+        match over {
+            Over::What => renameat(at, from, at, name),
+            Over::Nothing => match renameat2(at, from, at, name, RenameFlags::RENAME_NOREPLACE) {
+                // Not every file system can; a link is never put over anything either.
+                Err(Errno::EINVAL | Errno::ENOSYS) => linkat(at, from, at, name, AtFlags::empty())
+                    .and_then(|()| unlinkat(at, from, UnlinkatFlags::NoRemoveDir)),
+                other => other,
+            },
+        }
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            remove(self.directory, name.as_bytes(), UnlinkatFlags::NoRemoveDir);
+        }
+    }
+}
+
+/// Directories that were made, and go again unless they are kept.
+#[derive(Debug, Default)]
+pub(crate) struct Parents {
+    made: Vec<(OwnedFd, Vec<u8>)>,
+}
+
+impl Parents {
+    /// Makes them, one beneath the other. The last one.
+    pub(crate) fn make(
+        &mut self,
+        top: OwnedFd,
+        names: &[Vec<u8>],
+        lasting: bool,
+        said: &[u8],
+    ) -> Result<OwnedFd, FileError> {
+        let failed = |errno| FileError::system(Doing::Writing, said, errno);
+        let mut here = top;
+        for name in names {
+            let mode = Mode::from_bits_truncate(0o755);
+            let made = mkdirat(&here, OsStr::from_bytes(name), mode);
+            let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+            let next = match open_beneath(here.as_fd(), name, flags, Mode::empty()) {
+                Ok(next) => next,
+                Err(_) if made == Err(Errno::EEXIST) => return Err(changed(said)),
+                Err(errno) => return Err(failed(made.err().unwrap_or(errno))),
+            };
+            match made {
+                Ok(()) => {
+                    let synced = if lasting { sync(here.as_fd()) } else { Ok(()) };
+                    // First: it was made, whatever comes.
+                    self.made.push((here, name.clone()));
+                    synced.map_err(failed)?;
+                }
+                // Somebody made it in this moment, for the same reason.
+                Err(Errno::EEXIST) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+            here = next;
+        }
+        Ok(here)
+    }
+
+    pub(crate) fn keep(mut self) {
+        self.made.clear();
+    }
+}
+
+impl Drop for Parents {
+    fn drop(&mut self) {
+        for (directory, name) in self.made.drain(..).rev() {
+            remove(directory.as_fd(), &name, UnlinkatFlags::RemoveDir);
+        }
+    }
+}
+
+/// Removes it, where that is possible: nothing more can be done about it.
+pub(crate) fn remove(directory: BorrowedFd<'_>, name: &[u8], flags: UnlinkatFlags) {
+    unlinkat(directory, OsStr::from_bytes(name), flags).unwrap_or_default();
+}
+
+/// A new file without a name; under one that nothing has, where the file system has no such.
+fn fresh(directory: BorrowedFd<'_>, mode: Mode) -> Result<(Option<String>, File), Errno> {
+    let unnamed = OFlag::O_TMPFILE | OFlag::O_WRONLY;
+    match open_beneath(directory, b".", unnamed, mode) {
+        Ok(file) => return Ok((None, File::from(file))),
+        Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOSYS) => {}
+        Err(errno) => return Err(errno),
+    }
+    let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_NOFOLLOW;
+    let (name, file) = unused(|name| open_beneath(directory, name.as_bytes(), flags, mode))?;
+    Ok((Some(name), File::from(file)))
+}
+
+/// Tries names that begin with a dot until nothing has one.
+fn unused<T>(mut attempt: impl FnMut(&str) -> Result<T, Errno>) -> Result<(String, T), Errno> {
+    let mut tries = 0;
+    loop {
+        let name = format!(".tool-{:016x}.tmp", RandomState::new().hash_one(tries));
+        match attempt(&name) {
+            Err(Errno::EEXIST) if tries < 16 => tries += 1,
+            other => return other.map(|made| (name, made)),
+        }
+    }
+}
+
+/// NFS, and some of FUSE, tell when a descriptor is closed that there is no room for what
+/// was written: heard before anything is replaced by it.
+fn handed_over(file: &File) -> Result<(), Errno> {
+    close(file.try_clone().map_err(|error| raw(&error))?)
+}
+
+/// Gives a file that has no name this one, which nothing has.
+fn named(file: &File, directory: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
+    let from = link(file.as_fd());
+    linkat(AT_FDCWD, from.as_str(), directory, name, AtFlags::AT_SYMLINK_FOLLOW)
+}
+
+/// The mode of `like`, for no more people than there: where its group or its list is not
+/// kept, the group gets what all others have. What runs as its owner does not with content
+/// that another gave it.
+fn kept_mode(like: &FileStat, exact: bool) -> u32 {
+    let mode = like.st_mode & 0o777;
+    let group = if exact { mode } else { mode & (mode << 3) };
+    mode & 0o707 | group & 0o070
+}
+
+/// Gives it to who owns `like`; else to its group; else it stays the process's.
+pub(crate) fn owned(file: &File, like: &FileStat) {
+    let (owner, group) = (Uid::from_raw(like.st_uid), Gid::from_raw(like.st_gid));
+    if fchown(file, Some(owner), Some(group)).is_err() {
+        fchown(file, None, Some(group)).unwrap_or_default();
+    }
+}
+
+/// Makes a name last that content took. Where that fails, the name has it all the same.
+pub(crate) fn last(directory: BorrowedFd<'_>, said: &[u8]) -> Result<(), FileError> {
+    sync(directory).map_err(|errno| FileError::unsure(said, errno))
+}
+
+/// Its entries are on disk. Whoever may not read it cannot make sure of that.
+pub(crate) fn sync(directory: BorrowedFd<'_>) -> Result<(), Errno> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
+    let synced = open_beneath(directory, b".", flags, Mode::empty()).and_then(fsync);
+    match synced {
+        Err(Errno::EACCES | Errno::EINVAL) => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Workspace;
+
+    /// As where the file system has no files without names.
+    fn with_a_name<'a>(directory: BorrowedFd<'a>, content: &[u8]) -> Temporary<'a> {
+        let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY;
+        let mode = Mode::from_bits_truncate(0o644);
+        let open = |name: &str| open_beneath(directory, name.as_bytes(), flags, mode);
+        let (name, file) = unused(open).unwrap();
+        let mut file = File::from(file);
+        file.write_all(content).unwrap();
+        Temporary { directory, said: b"f", name: Some(name), file, not_kept: Vec::new() }
+    }
+
+    #[test]
+    fn a_temporary_with_a_name_takes_another_or_is_gone() {
+        let workspace = Workspace::new();
+        let directory = File::open(workspace.at(".")).unwrap();
+        with_a_name(directory.as_fd(), b"new").take(b"f", Over::Nothing).unwrap();
+        assert_eq!((workspace.get("f"), workspace.names(".")), (b"new".to_vec(), vec!["f".into()]));
+        let there = with_a_name(directory.as_fd(), b"newer").take(b"f", Over::Nothing);
+        assert!(there.is_err(), "{there:?}");
+        assert_eq!((workspace.get("f"), workspace.names(".")), (b"new".to_vec(), vec!["f".into()]));
+        with_a_name(directory.as_fd(), b"newest").take(b"f", Over::What).unwrap();
+        drop(with_a_name(directory.as_fd(), b"never"));
+        assert_eq!(workspace.names("."), ["f"]);
+        assert_eq!(workspace.get("f"), b"newest");
+    }
+
+    #[test]
+    fn a_temporary_without_a_name_takes_one_or_is_nothing() {
+        let workspace = Workspace::new();
+        let directory = File::open(workspace.at(".")).unwrap();
+        let stop = Stop::new(None);
+        let write =
+            |content| Temporary::write(directory.as_fd(), b"f", content, None, false, &stop);
+        let one = write(b"new").unwrap();
+        if one.name.is_some() {
+            // Not every file system can.
+            return;
+        }
+        assert!(workspace.names(".").is_empty());
+        one.take(b"f", Over::Nothing).unwrap();
+        assert!(write(b"x").unwrap().take(b"f", Over::Nothing).is_err());
+        write(b"newer").unwrap().take(b"f", Over::What).unwrap();
+        assert!(write(b"x").unwrap().take(b"no/such", Over::What).is_err());
+        assert_eq!(
+            (workspace.get("f"), workspace.names(".")),
+            (b"newer".to_vec(), vec!["f".into()])
+        );
+    }
+}
