@@ -109,7 +109,7 @@ impl Keeper {
         }
     }
 
-    /// Adds it to the headers of a request; nothing and `false`, where there is none. From
+    /// Adds it to the headers of a request, and gives it; nothing, where there is none. From
     /// then on it is taken out of the output, where any is.
     pub(crate) async fn add(
         &self,
@@ -117,9 +117,9 @@ impl Keeper {
         scheme: &Scheme,
         headers: &mut HeaderMap,
         redact: Option<&Live>,
-    ) -> Result<bool, CredentialError> {
+    ) -> Result<Option<Secret>, CredentialError> {
         let Some(secret) = self.get(credential).await?.filter(|it| !it.expose().is_empty()) else {
-            return Ok(false);
+            return Ok(None);
         };
         self.missing.found(&credential.name());
         let unusable = |why| CredentialError::Unusable { name: credential.name(), why };
@@ -127,7 +127,7 @@ impl Keeper {
             return Err(unusable("there were more values in this call than can be redacted"));
         }
         add::to(headers, scheme, &secret).map_err(unusable)?;
-        Ok(true)
+        Ok(Some(secret))
     }
 }
 

@@ -9,7 +9,7 @@ use tool_policy::definition::gate::Gate;
 use crate::credential::Keeper;
 use crate::door::Door;
 use crate::judge::Judge;
-use crate::redact::Live;
+use crate::redact::{Answers, Live};
 use crate::upstream::Upstream;
 
 /// As many connections may a call have at once.
@@ -32,6 +32,9 @@ pub struct Grant {
     /// What the call's output is looked through for: values that are handed out are put
     /// there first.
     pub redact: Option<Arc<Live>>,
+    /// Answers are looked through themselves, where nobody looks through what becomes of
+    /// them.
+    pub answers: Option<Answers>,
     /// Connections to hosts: `Upstream::of_call`.
     pub upstream: Arc<Upstream>,
     /// Places for connections: `Semaphore::new(CONNECTIONS)`.

@@ -57,6 +57,14 @@ pub enum Refusal {
         /// Where it points to.
         to: String,
     },
+    /// Its answer cannot be looked through.
+    #[error(
+        "{host} compresses its answer, unasked: it cannot be looked through for the credential"
+    )]
+    Coded {
+        /// The host that was asked.
+        host: String,
+    },
     /// There is no credential.
     #[error(transparent)]
     Credential(#[from] CredentialError),
@@ -75,7 +83,9 @@ impl Refusal {
                 StatusCode::FORBIDDEN
             }
             Refusal::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Refusal::Redirected { .. } | Refusal::Credential(_) => StatusCode::BAD_GATEWAY,
+            Refusal::Redirected { .. } | Refusal::Coded { .. } | Refusal::Credential(_) => {
+                StatusCode::BAD_GATEWAY
+            }
             Refusal::Upstream(error) => error.status(),
         }
     }

@@ -8,14 +8,16 @@ use std::sync::Arc;
 
 use hyper::header::{HeaderMap, HeaderName};
 use hyper::{Method, Response};
-use tool_policy::definition::gate::{Adapter, Gate};
+use tool_policy::definition::gate::{Adapter, Credential, Gate};
 use url::Url;
 
 use crate::body::Body;
+use crate::credential::{CredentialError, Secret};
 use crate::grant::Grant;
 use crate::hygiene;
 use crate::judge::{Answer, Part, Request, Rest};
 use crate::missing;
+use crate::redact::{self, Live};
 use crate::refusal::Refusal;
 
 /// A request of the call, its target checked; nothing of it has been sent on.
@@ -258,6 +260,20 @@ impl Site {
         Ok(())
     }
 
+    /// What an answer must not show, where that is to be seen to here.
+    fn looks_for(
+        &self,
+        secret: &Secret,
+        credential: &Credential,
+    ) -> Result<Option<Arc<Live>>, CredentialError> {
+        let Some(answers) = &self.grant.answers else { return Ok(None) };
+        let unusable = |_more| CredentialError::Unusable {
+            name: credential.name(),
+            why: "it is too long to be looked for in answers",
+        };
+        answers.of(secret).map(Some).map_err(unusable)
+    }
+
     /// Sends it with the credential, and gives the answer, cleaned.
     pub async fn send(&self, onward: Onward) -> Result<Response<Body>, Refusal> {
         let Onward { method, to, headers, extra, body, keeps } = onward;
@@ -277,17 +293,24 @@ impl Site {
             picked.append(name, value);
         }
         let (credentials, redact) = (&self.grant.credentials, self.grant.redact.as_deref());
-        let mut missing = None;
-        if let Some(credential) = credential
-            && !credentials.add(credential, &self.gate.scheme, &mut picked, redact).await?
-        {
-            missing = Some(credential.name());
+        let (mut missing, mut shows) = (None, None);
+        if let Some(credential) = credential {
+            match credentials.add(credential, &self.gate.scheme, &mut picked, redact).await? {
+                None => missing = Some(credential.name()),
+                Some(secret) => shows = self.looks_for(&secret, credential)?,
+            }
+        }
+        if shows.is_some() {
+            redact::answer::ask(&mut picked);
         }
         let head = method == Method::HEAD;
         let name = credential.map(|credential| credential.name());
         let upstream = &self.grant.upstream;
         let answer = upstream.send(&route, name, method, &target, picked, body).await?;
         let mut answer = hygiene::answer::clean(answer, head, keeps, &route, self)?;
+        if let Some(live) = shows {
+            answer = redact::answer::clean(answer, &live, &self.host).await?;
+        }
         if let Some(name) = missing {
             missing::mark(&mut answer, &credentials.missing, self.gate.adapter, name, &self.host);
         }

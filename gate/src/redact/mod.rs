@@ -11,9 +11,11 @@
 //!
 //! - `forms`  the forms in which a value is looked for
 //! - `live`   the values of a call, as they become more
+//! - `answer` answers, where no output is looked through
 //!
 //! Must not: know where values come from, or read and write anything.
 
+pub(crate) mod answer;
 mod forms;
 mod live;
 
@@ -25,6 +27,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use bytes::{Bytes, BytesMut};
 use zeroize::Zeroizing;
 
+pub use self::answer::Answers;
 pub use self::live::Live;
 
 /// What stands in the place of a value.

@@ -284,6 +284,7 @@ impl Stage {
             judge: Arc::clone(&judge) as Arc<dyn Judge>,
             credentials: Arc::new(Keeper::default()),
             redact: None,
+            answers: (came == Came::Own).then(Default::default),
             upstream: Arc::new(upstream),
             places: Arc::new(Semaphore::new(tool_gate::grant::CONNECTIONS)),
             git: tool_gate::adapter::git::Memory::default(),
