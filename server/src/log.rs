@@ -5,7 +5,9 @@
 use std::io::IsTerminal;
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::{Config, LogFormat, LogLevel};
 
@@ -30,10 +32,13 @@ pub(crate) fn start(config: &Config) -> WorkerGuard {
     let (writer, guard) =
         NonBlockingBuilder::default().buffered_lines_limit(LINES).finish(std::io::stderr());
     let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(writer);
+    // It would tell what its clients say, and what they are answered: files.
+    let ours = Targets::new().with_default(level).with_target("rmcp", LevelFilter::OFF);
     if text {
-        builder.with_ansi(terminal).with_target(false).init();
+        builder.with_ansi(terminal).with_target(false).finish().with(ours).init();
     } else {
-        builder.json().flatten_event(true).with_current_span(true).with_span_list(false).init();
+        let builder = builder.json().flatten_event(true);
+        builder.with_current_span(true).with_span_list(false).finish().with(ours).init();
     }
     guard
 }

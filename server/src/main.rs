@@ -12,6 +12,7 @@
 //! - `host`                what claude-container asks on the host; knows no other floor
 //! - `catalog`             definitions to choose from, and how one is taken
 //! - `registry` `config`   which tools there are, settings
+//! - `shown`               a text of somebody else's, for a person's terminal
 //! - `os`                  the only unsafe code and raw system calls
 //!
 //! Whether a call may run is decided in the crate `tool-policy`, which knows no
@@ -20,6 +21,7 @@
 //!
 //! Start reading at `broker/mod.rs`.
 
+mod agent;
 mod app;
 mod audit;
 mod broker;
@@ -34,6 +36,7 @@ mod log;
 mod metrics;
 mod os;
 mod registry;
+mod shown;
 
 fn main() -> std::process::ExitCode {
     cli::run()

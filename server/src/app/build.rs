@@ -16,17 +16,37 @@ use super::error::{AppError, StateError};
 use super::state::{instance_number, make_state_directory, random};
 use crate::audit::{self, Audit};
 use crate::broker::{
-    Admission, ApprovalSettings, Approvals, Bounds, Broker, Commands, Confines, Environment, Facts,
-    Gates, Homes, ProjectSetup, Proxy, Rates, Recent, Redact, Setups, Signing, Workspace,
+    Admission, ApprovalSettings, Approvals, Bounds, Broker, Callers, Commands, Confines,
+    Environment, Facts, Files, Gates, Homes, ProjectSetup, Proxy, Rates, Recent, Redact, Setups,
+    Signing, Watch, Workspace,
 };
 use crate::config::{Cgroup, Config, SandboxLevel};
-use crate::exec::{Executor, Rooms, Trees, sweep_leftovers};
-use crate::listen::{SCRAPE_DESCRIPTORS, gate_places, paid_for, proxy_descriptors, proxy_places};
+use crate::exec::{Crew, Executor, Ground, Rooms, Trees, sweep_leftovers};
+use crate::listen::{
+    OPERATOR_DESCRIPTORS, SCRAPE_DESCRIPTORS, gate_places, http_descriptors, paid_for,
+    proxy_descriptors, proxy_places,
+};
 use crate::metrics::Metrics;
 use crate::os::cgroup::Tree;
 use crate::os::mark::Marks;
 use crate::os::startup;
 use crate::registry::{Registry, RegistryOptions, define_proxy};
+
+/// Work on files at once, at most. A file system that does not answer holds one of them.
+const FILE_THREADS: u64 = 16;
+/// Descriptors that one of them may have open: a search keeps as many directories open, and a
+/// file for each of its own threads.
+const FILE_EACH: u64 = 72;
+/// One in so many is kept for them.
+const FILE_SHARE: u64 = 8;
+
+/// Fewer than usual.
+const FEW: u64 = 1024;
+
+/// Of a limit of descriptors, how many may work on files at once.
+fn file_threads(descriptors: u64) -> u64 {
+    (descriptors / FILE_SHARE / FILE_EACH).clamp(1, FILE_THREADS)
+}
 
 /// What the registry needs of the settings.
 pub(crate) fn registry_options(config: &Config) -> RegistryOptions {
@@ -39,15 +59,17 @@ pub(crate) fn registry_options(config: &Config) -> RegistryOptions {
         require_rules: config.require_rules,
         observe: config.mode == Mode::Observe,
         env_path: config.env_path.clone(),
-        env_inherit: config
-            .env_inherit
-            .iter()
-            .filter_map(|text| NamePattern::parse(text))
-            .collect(),
+        env_inherit: patterns(&config.env_inherit),
         binary_dirs: crate::registry::BINARY_DIRS.iter().map(Into::into).collect(),
         hidden: hidden(config),
         proxy: None,
+        builtin_dir: config.agent.definitions.clone(),
+        served: patterns(&config.agent.tools),
     }
+}
+
+fn patterns(texts: &[String]) -> Vec<NamePattern> {
+    texts.iter().filter_map(|text| NamePattern::parse(text)).collect()
 }
 
 /// The same, with the definition of the proxy, if there is one.
@@ -69,7 +91,10 @@ fn hidden(config: &Config) -> Vec<(&'static str, PathBuf)> {
         .chain(listen)
         .chain(&config.proxy_socket)
         .map(|path| ("a socket", path.clone()));
-    std::iter::once(("the server's state", config.state_dir.clone())).chain(sockets).collect()
+    let tokens = [&config.http.token_file, &config.http.operator_token_file];
+    let tokens = tokens.into_iter().flatten().map(|path| ("a file of tokens", path.clone()));
+    let state = ("the server's state", config.state_dir.clone());
+    std::iter::once(state).chain(sockets).chain(tokens).collect()
 }
 
 /// What environments are made from.
@@ -134,12 +159,23 @@ pub(crate) fn build(config: &Config, purpose: For) -> Result<Built, AppError> {
     if config.metrics_listen.is_some() {
         files.now = files.now.saturating_sub(SCRAPE_DESCRIPTORS);
     }
+    if config.http.listen.is_some() {
+        files.now = files.now.saturating_sub(http_descriptors(files.now));
+    }
+    if config.http.operator_listen.is_some() {
+        files.now = files.now.saturating_sub(OPERATOR_DESCRIPTORS);
+    }
     let places = proxy_places(files.now);
     if config.proxy_socket.is_some() {
         files.now = files.now.saturating_sub(proxy_descriptors(places));
     }
     let kept = Confines::room(files.now);
     files.now = files.now.saturating_sub(u64::try_from(kept).unwrap_or(u64::MAX));
+    let workers = file_threads(files.now);
+    // Of few none are kept: calls come first.
+    if files.now >= FEW {
+        files.now -= (workers * FILE_EACH).min(files.now / FILE_SHARE);
+    }
     let executor = Executor::new(
         Trees::new(marks)?,
         asked,
@@ -162,6 +198,15 @@ pub(crate) fn build(config: &Config, purpose: For) -> Result<Built, AppError> {
         For::Serving => Some(open_audit(config)?),
         For::Setup => None,
     };
+    let confines = Confines::new(
+        config.sandbox_level == SandboxLevel::Landlock,
+        Rooms::new(gate_places(files.now)),
+        &config.env_path,
+        hidden(config).into_iter().map(|(_, path)| path).collect(),
+        kept,
+        &config.state_dir,
+    );
+    let own = open_files(config, &confines, executor.ground(), &workspace, workers)?;
     let broker = Arc::new_cyclic(|this: &Weak<Broker>| {
         let keeper = Arc::new(credentials(this));
         Broker {
@@ -171,14 +216,7 @@ pub(crate) fn build(config: &Config, purpose: For) -> Result<Built, AppError> {
             workspace,
             environment: environment(config),
             homes,
-            confines: Confines::new(
-                config.sandbox_level == SandboxLevel::Landlock,
-                Rooms::new(gate_places(files.now)),
-                &config.env_path,
-                hidden(config).into_iter().map(|(_, path)| path).collect(),
-                kept,
-                &config.state_dir,
-            ),
+            confines,
             setups: Setups::new(config.timeouts.setup),
             project: ProjectSetup::new(&config.state_dir, config.timeouts.setup),
             audit,
@@ -187,6 +225,7 @@ pub(crate) fn build(config: &Config, purpose: For) -> Result<Built, AppError> {
             signing: Signing::new(Arc::clone(&keeper)),
             gates: Gates::new(keeper),
             executor,
+            files: own,
             draining: CancellationToken::new(),
             stop: CancellationToken::new(),
             facts: Facts {
@@ -196,13 +235,17 @@ pub(crate) fn build(config: &Config, purpose: For) -> Result<Built, AppError> {
                 tree,
                 hidden_peers: AtomicBool::new(false),
                 figures_at: OnceLock::new(),
-                sockets: std::iter::once(&config.socket)
-                    .chain(config.listen.iter().map(|listen| &listen.path))
-                    .map(|path| path.display().to_string())
-                    .collect(),
+                http_at: OnceLock::new(),
+                operator_at: OnceLock::new(),
+                callers: Callers::of(
+                    std::iter::once(&config.socket)
+                        .chain(config.listen.iter().map(|listen| &listen.path))
+                        .map(|path| path.display().to_string()),
+                ),
             },
             calls: AtomicU32::new(1),
             recent: Recent::default(),
+            watch: Watch::default(),
             metrics: Metrics::new(),
             finished: AtomicU64::new(0),
         }
@@ -211,6 +254,25 @@ pub(crate) fn build(config: &Config, purpose: For) -> Result<Built, AppError> {
     let most = usize::try_from(places).unwrap_or(1);
     let proxy = tool.map(|tool| (Arc::new(broker.open_proxy(tool, most)), places));
     Ok(Built { broker, files, proxy })
+}
+
+/// The workspace's files, and threads that reach nothing else.
+fn open_files(
+    config: &Config,
+    confines: &Confines,
+    ground: &Ground,
+    workspace: &Workspace,
+    workers: u64,
+) -> Result<Files, AppError> {
+    let open = |path: &PathBuf| tool_files::Root::open(path);
+    let roots: Result<Vec<_>, _> = config.workspace.iter().map(open).collect();
+    let roots = roots.map_err(|errno| AppError::System("open the workspace's roots", errno))?;
+    let (identity, domain) = confines
+        .of_files(ground, workspace)
+        .map_err(|errno| AppError::System("make Landlock's ruleset of the workspace", errno))?;
+    let workers = usize::try_from(workers).unwrap_or(1);
+    let roots = tool_files::Roots::new(roots).lasting(config.agent.durable);
+    Ok(Files::new(roots, Crew::new(workers, identity, domain)))
 }
 
 fn open_audit(config: &Config) -> Result<Audit, AppError> {

@@ -12,6 +12,12 @@ pub(crate) enum AppError {
     /// The figures' address.
     #[error("cannot listen at {0} for the figures: {1}; choose another metrics.listen")]
     Figures(std::net::SocketAddr, #[source] std::io::Error),
+    /// The door for HTTP.
+    #[error("{0}")]
+    Http(#[from] crate::listen::HttpError),
+    /// A file of tokens that tools could read.
+    #[error("{file} is a file of tokens, and lies beneath {open}, which tools reach: move it elsewhere, as /etc/tool-server", file = .0.display(), open = .1.display())]
+    TokensInReach(std::path::PathBuf, std::path::PathBuf),
     /// The proxy's definition.
     #[error("the proxy's definition {file}{line} {1}", file = .0.display(), line = .1.line().map_or_else(|| ":".to_owned(), |line| format!(":{line}:")))]
     Proxy(std::path::PathBuf, #[source] crate::registry::LoadError),
@@ -48,6 +54,13 @@ pub(crate) enum AppError {
          confined: use Linux 5.6 or later, and a seccomp profile that lets openat2 through"
     )]
     NoOpenat2,
+    /// A setting that names no tool.
+    #[error(
+        "agent.tools: none of the broker's own tools is called {name}: they are {all}",
+        name = .0.escape_debug(),
+        all = crate::agent::own_names()
+    )]
+    NoOwnTool(String),
     /// The runtime.
     #[error("cannot start the runtime: {0}")]
     Runtime(#[from] std::io::Error),

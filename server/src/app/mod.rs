@@ -39,15 +39,18 @@ use self::registry::{keep_links, keep_registry};
 use self::restarts::Mark;
 use self::sockets::{limits, main_place, open_proxy, open_sockets};
 use self::state::{lock_state, make_state_directory};
+use crate::agent::{Agent, fits_nothing};
 use crate::broker::{Broker, proxy_in_words};
 use crate::config::Config;
 use crate::listen::{
-    Context, Door, LEAST_DESCRIPTORS, Listening, Reload, Scrape, Shared, SocketError, serve_proxy,
+    Context, Door, HttpDoor, LEAST_DESCRIPTORS, Listening, OperatorDoor, Reload, Scrape, Serving,
+    Shared, SocketError, serve_proxy,
 };
 use crate::os::closer;
 use crate::os::program::forget_the_start;
 use crate::os::signals::Signals;
 use crate::os::startup;
+use crate::registry::in_reach;
 
 /// Threads for what blocks, each there while it is needed: as many as names are looked up
 /// at once, and some that lookups never take.
@@ -91,11 +94,17 @@ fn open_signals(signals: &[Signal]) -> Result<Signals, AppError> {
 }
 
 async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<(), AppError> {
+    if let Some(name) = fits_nothing(&config.agent.tools) {
+        return Err(AppError::NoOwnTool(name.clone()));
+    }
     make_state_directory(&config.state_dir)?;
     let _lock = take_over(config, passed.is_empty()).await?;
     let sockets = open_sockets(config, passed)?;
     let way = open_proxy(config)?;
     let scrape = open_scrape(config)?;
+    check_tokens(config)?;
+    let http = HttpDoor::bind(config)?;
+    let operator = OperatorDoor::bind(config, http.as_ref())?;
     let Built { broker, files, proxy } = build(config, For::Serving)?;
     if files.now < LEAST_DESCRIPTORS {
         return Err(AppError::FewDescriptors { now: files.now, least: LEAST_DESCRIPTORS });
@@ -107,9 +116,11 @@ async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<
     let mut door = Door::new(&limits, sockets.len() - 1, signals, tell)?;
     let busy = TaskTracker::new();
     let shared = Shared::new(config.limits.waiting_bytes, files.now);
+    let agent = Agent::new(Arc::clone(&broker));
     for (listening, rules) in &sockets {
         let context = Context {
             broker: Arc::clone(&broker),
+            agent: agent.clone(),
             rules: rules.clone(),
             limits,
             reload: reload.clone(),
@@ -126,6 +137,20 @@ async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<
         broker.facts.figures_at.set(address).ok();
         tokio::spawn(scrape.serve(Arc::clone(&broker)));
     }
+    let http = http.map(|http| {
+        let address = http.address();
+        info!(%address, "listening for HTTP");
+        broker.facts.http_at.set(address).ok();
+        http.open(agent.clone(), files.now, busy.clone())
+    });
+    let http = http.transpose()?;
+    let operator = operator.map(|operator| {
+        let address = operator.address();
+        info!(%address, "listening for operators by HTTP");
+        broker.facts.operator_at.set(address).ok();
+        operator.open(agent.clone(), busy.clone())
+    });
+    let by_http: Vec<Serving> = http.into_iter().chain(operator.transpose()?).collect();
     // Whoever is answered finds them.
     keep_links(config, &broker);
     if let (Some((listening, rules)), Some((proxy, places))) = (&way, proxy) {
@@ -149,11 +174,29 @@ async fn run(config: &Config, passed: Vec<OwnedFd>, signals: Signals) -> Result<
     let stopped_by = wait_for_stop(told, reload).await?;
     info!(signal = stopped_by.as_str(), "stopping");
     notify(&[sd_notify::NotifyState::Stopping]);
-    stop(config, &broker, &busy, &closed).await;
+    let cuts: Vec<_> = by_http.iter().map(Serving::begin_stop).collect();
+    stop(config, &broker, &agent, &busy, &closed).await;
+    for http in by_http {
+        http.end().await;
+    }
+    for cut in cuts {
+        cut.abort();
+    }
     door.shut();
     drop((sockets, way));
     mark.clear();
     info!("stopped");
+    Ok(())
+}
+
+/// Whoever could read a file of tokens could ask with each of them, or answer as an operator.
+fn check_tokens(config: &Config) -> Result<(), AppError> {
+    let files = [&config.http.token_file, &config.http.operator_token_file];
+    for file in files.into_iter().flatten() {
+        if let Some(open) = in_reach(file, &config.workspace, &config.state_dir) {
+            return Err(AppError::TokensInReach(file.clone(), open));
+        }
+    }
     Ok(())
 }
 
@@ -210,7 +253,15 @@ fn tell_the_start(config: &Config, broker: &Broker, connections: usize) {
     for left_out in broker.confines.left_out(&broker.workspace, &snapshot) {
         warn!("{left_out}");
     }
-    for tool in snapshot.tools.values() {
+    let own: Vec<_> = snapshot.own(broker.registry.options()).collect();
+    let names: Vec<&str> = own.iter().map(|tool| tool.name.as_str()).collect();
+    let names = names.join(" ");
+    info!(tools = names, "served of its own: agent.tools chooses, none for none");
+    for tool in own.iter().filter(|tool| !tool.ships()) {
+        let rules = snapshot.rules_in_words(tool);
+        info!(tool = tool.name, rules, "by a definition of yours ({})", tool.origin);
+    }
+    for tool in snapshot.tools.values().chain(own) {
         if tool.unrestricted() {
             warn!(tool = tool.name, "unrestricted: neither rules nor a default ({})", tool.origin);
         }
@@ -241,7 +292,13 @@ async fn wait_for_stop(mut told: Receiver<Signal>, reload: Reload) -> Result<Sig
     }
 }
 
-async fn stop(config: &Config, broker: &Broker, busy: &TaskTracker, closed: &CancellationToken) {
+async fn stop(
+    config: &Config,
+    broker: &Broker,
+    agent: &Agent,
+    busy: &TaskTracker,
+    closed: &CancellationToken,
+) {
     // Who connects now is told so: the sockets stay open until the calls are over
     // and their callers have read what they wrote.
     broker.draining.cancel();
@@ -253,6 +310,7 @@ async fn stop(config: &Config, broker: &Broker, busy: &TaskTracker, closed: &Can
     // A caller that does not read its last reply is not waited for much longer.
     timeout(config.timeouts.grace + Duration::from_secs(3), busy.wait()).await.ok();
     timeout(config.timeouts.grace + Duration::from_secs(3), broker.project.rest()).await.ok();
+    timeout(config.timeouts.grace + Duration::from_secs(3), agent.rest()).await.ok();
     closed.cancel();
     if let Some(audit) = &broker.audit {
         audit.rest();

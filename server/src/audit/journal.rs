@@ -119,6 +119,24 @@ impl Journal {
 
     /// Writes an entry: the members of the call's line so far.
     pub(super) fn begin(&mut self, after: u64, text: &[u8]) -> io::Result<Number> {
+        self.write(after, text, Journal::reserve)
+    }
+
+    /// The same, where there is room; nothing, where there is none or it fails.
+    pub(super) fn begin_in_room(&mut self, after: u64, text: &[u8]) -> Option<Number> {
+        let there = |journal: &mut Journal, bytes| match journal.has_room(bytes) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::StorageFull.into()),
+        };
+        self.write(after, text, there).ok()
+    }
+
+    fn write(
+        &mut self,
+        after: u64,
+        text: &[u8],
+        reserve: impl FnOnce(&mut Journal, u64) -> io::Result<()>,
+    ) -> io::Result<Number> {
         let mut line = std::mem::take(&mut self.line);
         line.clear();
         line.extend_from_slice(b"{\"after\":");
@@ -126,7 +144,7 @@ impl Journal {
         line.extend_from_slice(text);
         line.extend_from_slice(b"}\n");
         let length = u64::try_from(line.len()).unwrap_or(u64::MAX);
-        let reserved = self.reserve(length);
+        let reserved = reserve(self, length);
         let written = reserved.and_then(|()| write_whole(&self.file, &line, self.length));
         line.shrink_to(8 * 1024);
         self.line = line;
@@ -134,6 +152,10 @@ impl Journal {
         let place = Place { at: self.length, length };
         self.length = self.length.saturating_add(length);
         Ok(self.note(place))
+    }
+
+    fn has_room(&self, bytes: u64) -> bool {
+        self.room.is_none_or(|room| room >= self.length.saturating_add(bytes))
     }
 
     /// Makes sure that so many bytes can be written.
@@ -148,8 +170,8 @@ impl Journal {
     }
 
     fn take_room(&mut self, bytes: u64) -> Result<(), Errno> {
-        let wanted = self.length.saturating_add(bytes);
-        if let Some(room) = self.room.filter(|room| *room < wanted) {
+        if let Some(room) = self.room.filter(|_| !self.has_room(bytes)) {
+            let wanted = self.length.saturating_add(bytes);
             self.room = allocate(&self.file, room, wanted, STEP)?;
         }
         Ok(())

@@ -50,9 +50,11 @@ use crate::config::{AuditFailure, AuditSync};
 pub(crate) use self::error::AuditError;
 pub(crate) use self::files::{Part, directory, identity, next, parts};
 pub(crate) use self::read::{Backward, Forward, Piece};
-pub(crate) use self::record::{Approval, Asked, Decided, Draft, End, Ended, Fact, Passed, Peer};
+pub(crate) use self::record::{
+    Approval, Asked, BY_HTTP, Decided, Draft, End, Ended, Fact, Passed, Peer,
+};
 pub(crate) use self::recover::Recovered;
-pub(crate) use self::time::parse as parse_time;
+pub(crate) use self::time::{parse as parse_time, rfc3339};
 pub(crate) use self::verify::{Fault, verify};
 pub(crate) use self::wire::{Summary, Wired};
 
@@ -171,6 +173,21 @@ impl Audit {
                 Err(AuditError::Write { path, why: error::words(&error) })
             }
         }
+    }
+
+    /// The same by one write, into room that is there. None: that is not enough, since room
+    /// has to be taken first, or something failed, or what is written has to last before the
+    /// tool starts; nothing has happened, and `begin` is to be asked. For a thread that may
+    /// open nothing here.
+    pub(crate) fn begin_at_once(&self, draft: &Draft, decided: &Decided<'_>) -> Option<Open> {
+        if self.shared.options.sync == AuditSync::Each {
+            return None;
+        }
+        let text = draft.clone().decided(decided);
+        let mut keeper = self.shared.lock();
+        let promise = keeper.begin_at_once(&text);
+        self.shared.unlock(keeper);
+        Some(Open { text, promise: Some(promise?) })
     }
 
     /// Of a call that waits for an operator: an entry of its own, until it has

@@ -60,6 +60,9 @@ pub(crate) enum Fact<'a> {
     Unknown,
 }
 
+/// In place of a uid: an operator who answered by HTTP. Nobody has this uid.
+pub(crate) const BY_HTTP: u32 = u32::MAX;
+
 /// Who answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Approval<'a> {
@@ -372,7 +375,11 @@ pub(super) fn approval(out: &mut Vec<u8>, approval: Option<&Approval<'_>>) {
     let Some(approval) = approval else { return out.extend_from_slice(b"null") };
     out.extend_from_slice(b"{\"id\":");
     json::string(out, approval.id.as_bytes());
-    json::number(out, "by_uid", Some(approval.by_uid.into()));
+    let by_uid = Some(approval.by_uid).filter(|uid| *uid != BY_HTTP);
+    json::number(out, "by_uid", by_uid.map(u64::from));
+    if by_uid.is_none() {
+        out.extend_from_slice(b",\"by\":\"http\"");
+    }
     json::member(out, "granted");
     out.extend_from_slice(if approval.granted { b"true" } else { b"false" });
     json::member(out, "at");

@@ -32,6 +32,14 @@ pub(super) fn write(out: &mut Vec<u8>, time: SystemTime) {
     out.push(b'"');
 }
 
+/// A time as text.
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    let mut out = Vec::new();
+    write(&mut out, time);
+    let text = String::from_utf8(out).unwrap_or_default();
+    text.trim_matches('"').to_owned()
+}
+
 /// Year, month and day of a day since 1970-01-01. Years begin in March, so that
 /// a leap day is the last of one (Howard Hinnant, "chrono-compatible low-level
 /// date algorithms").

@@ -68,12 +68,17 @@ impl Trail {
         Arc::clone(&self.file)
     }
 
+    /// Whether it is sure that so many bytes can be written, or never is.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        self.length.saturating_add(bytes) <= self.room || !self.reserves
+    }
+
     /// Makes sure that so many bytes can be written.
     pub(super) fn reserve(&mut self, bytes: u64) -> io::Result<()> {
-        let wanted = self.length.saturating_add(bytes);
-        if wanted <= self.room || !self.reserves {
+        if self.has_room(bytes) {
             return Ok(());
         }
+        let wanted = self.length.saturating_add(bytes);
         match allocate(&self.file, self.room, wanted, STEP) {
             Ok(Some(room)) => self.room = room,
             Ok(None) => {

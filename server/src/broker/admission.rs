@@ -28,6 +28,13 @@ pub(crate) struct Peer {
     pub(crate) gid: u32,
 }
 
+impl Peer {
+    /// For those who know no peers.
+    pub(crate) fn whose(self) -> (usize, u32, u32) {
+        (self.socket, self.uid, self.gid)
+    }
+}
+
 /// The bounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {

@@ -194,8 +194,7 @@ impl Confines {
         let root = workspace.root_of(place).ok_or(Errno::ENOENT);
         let found = root.and_then(|(root, _)| nix::sys::stat::fstat(root.as_fd()));
         let found = found.map_err(|_errno| {
-            let place = place.escape_ascii();
-            let message = format!("the directory {place} does not lie beneath a workspace root");
+            let message = "the call's directory does not lie beneath a workspace root any more";
             let hint = "it was moved, or the root was: then restart the server";
             Refusal::new(Code::CwdOutside, message).hint(hint)
         })?;
@@ -252,6 +251,21 @@ impl Confines {
             spaces: false,
             outlet: None,
         })
+    }
+
+    /// Who works on the workspace's files in this process, and what is in reach then;
+    /// no domain where the machine has no Landlock.
+    pub(crate) fn of_files(
+        &self,
+        ground: &Ground,
+        workspace: &Workspace,
+    ) -> Result<(Option<Identity>, Option<Domain>), Errno> {
+        // Where it lies in no root there is no root, and nothing to work on.
+        let identity = self.identity(ground, workspace, workspace.first()).ok().flatten();
+        let Some(abi) = ground.landlock else { return Ok((identity, None)) };
+        let roots: Vec<_> = workspace.paths().map(|path| (path, Access::Write)).collect();
+        let ports: Option<&[u16]> = (abi >= LANDLOCK_TCP).then_some(&[]);
+        Ok((identity, Some(Domain::new(abi, &roots, ports)?)))
     }
 
     /// What holds a call of that tool. `setup`: its setup, which reads its folder.

@@ -62,7 +62,7 @@ impl Environment {
         for line in of.offered {
             let mut parts = line.as_bytes().splitn(2, |byte| *byte == b'=');
             let (name, value) = (parts.next().unwrap_or_default(), parts.next());
-            if !name.is_empty() && (matches(&of.tool.env.forward, name) || weaken::is("env")) {
+            if !name.is_empty() && (takes(of.tool, name) || weaken::is("env")) {
                 variables.offer(name, value, earlier);
             }
         }
@@ -77,6 +77,11 @@ impl Environment {
         }
         variables.finish()
     }
+}
+
+/// Whether a definition takes a variable of that name from the caller.
+pub(crate) fn takes(tool: &Tool, name: &[u8]) -> bool {
+    matches(&tool.env.forward, name)
 }
 
 fn matches(patterns: &[NamePattern], name: &[u8]) -> bool {

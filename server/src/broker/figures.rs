@@ -6,6 +6,7 @@ use tool_policy::Decision;
 use tool_protocol::{Code, Reply};
 
 use super::recent::UnderWay;
+use super::watch::ran;
 use super::{Broker, Ticket};
 use crate::metrics::{Decided, Exit, Now};
 
@@ -28,14 +29,13 @@ impl Broker {
             (None, Some(_)) => Exit::Signal,
             (None, None) => Exit::Status(reply.exit_code),
         };
-        let ran = matches!(
-            reply.code,
-            None | Some(Code::TimedOut | Code::OutputTooLarge | Code::Interrupted)
-        );
-        if !ran {
-            self.recent.refused(&ticket.call_id, &ticket.tool, reply);
+        if !ran(reply.code) {
+            let (id, tool) = (&ticket.call_id, &ticket.tool);
+            self.recent.refused(id, tool, ticket.peer, reply, &self.watch);
         }
-        let exists = || self.registry.find(&ticket.tool).is_some();
+        // The broker's own tools are in no folder.
+        let found = ticket.record.known.tool.is_some();
+        let exists = || found || self.registry.find(&ticket.tool).is_some();
         let decided = ended.map_or(Decided::None, |ended| ended.decided);
         let before = ended.and_then(|ended| ended.started);
         let figures = self.metrics.tool(&ticket.tool, exists);

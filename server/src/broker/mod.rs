@@ -19,11 +19,13 @@
 mod admission;
 mod answer;
 mod approval;
+mod callers;
 mod confine;
 mod environment;
 mod figures;
 mod home;
 mod observe;
+mod operate;
 mod outlet;
 mod outside;
 mod plan;
@@ -38,6 +40,7 @@ mod signing;
 mod sockets;
 mod status;
 mod ticket;
+mod watch;
 mod wired;
 mod workspace;
 
@@ -51,12 +54,14 @@ use tracing::info;
 
 pub(crate) use self::admission::{Admission, Bounds, Peer, Permit};
 use self::answer::{draining, gone, not_started};
-pub(crate) use self::approval::{Approvals, Held, Settings as ApprovalSettings};
+pub(crate) use self::approval::{Approvals, BY_HTTP, Held, Settings as ApprovalSettings};
 use self::approval::{Asker, Because, Question, heed};
+pub(crate) use self::callers::Callers;
 pub(crate) use self::confine::{Confines, Level};
-pub(crate) use self::environment::{Environment, Of};
+pub(crate) use self::environment::{Environment, Of, takes};
 pub(crate) use self::home::Homes;
 pub(crate) use self::observe::observe;
+pub(crate) use self::operate::{Files, OnFiles, Operating, Work};
 use self::outlet::Gated;
 pub(crate) use self::outlet::{Commands, Gates};
 use self::plan::Planned;
@@ -75,6 +80,7 @@ pub(crate) use self::signing::Signing;
 pub(crate) use self::status::Facts;
 use self::ticket::Reserved;
 pub(crate) use self::ticket::{Begun, Call, Ticket, Underway, Unfinished};
+pub(crate) use self::watch::{Told, Viewer, Watch};
 pub(crate) use self::workspace::{RootError, Workspace};
 use crate::audit::Audit;
 use crate::exec::{Executor, Hear, Io, Plan, Report};
@@ -116,6 +122,8 @@ pub(crate) struct Broker {
     pub(crate) signing: Signing,
     /// What runs.
     pub(crate) executor: Executor,
+    /// The workspace's files, for the broker's own tools.
+    pub(crate) files: Files,
     /// Cancelled when no new call is taken.
     pub(crate) draining: CancellationToken,
     /// Cancelled when the calls under way are ended.
@@ -126,6 +134,8 @@ pub(crate) struct Broker {
     pub(crate) calls: AtomicU32,
     /// The calls under way, and those that were refused last.
     pub(crate) recent: Recent,
+    /// Who watches.
+    pub(crate) watch: Watch,
     /// What is counted.
     pub(crate) metrics: Metrics,
     /// Calls that ended.
@@ -199,7 +209,10 @@ impl Broker {
         if self.draining.is_cancelled() {
             return Err(draining());
         }
-        let tool = self.find(&call.tool, call.peer)?;
+        let tool = match &call.known {
+            Some(tool) => Arc::clone(tool),
+            None => self.find(&call.tool, call.peer)?,
+        };
         ticket.record.known.tool = Some(Arc::clone(&tool));
         if tool.stream && matches!(call.io, Io::Passed(..)) {
             let message =
@@ -257,25 +270,31 @@ impl Broker {
         ticket.record.known.tool = Some(Arc::clone(tool));
         let number = ticket.number;
         let on_terminal = !io.terminals().is_empty();
-        let Planned { mut plan, way } = self.plan(tool, &request, entered, number, on_terminal)?;
+        let Planned { mut plan, way, missing } =
+            self.plan(tool, &request, entered, number, on_terminal)?;
         self.signing.prepare(tool, &mut plan, &io.numbers())?;
         let collector = begins.apply(&mut plan);
         // All of it that counts is in the plan.
         drop(request);
         ticket.record.known.directory = Some(plan.place.clone());
         ticket.record.known.confined = Some(confine::in_audit(tool, &plan));
-        let approved = match tool_policy::decide(&tool.policy, plan) {
-            Judged::Allowed(approved, verdict) => {
+        let approved = match (tool_policy::decide(&tool.policy, plan), missing) {
+            // Nobody is asked about a program that is not there.
+            (Judged::Allowed(_, verdict) | Judged::Asked(_, verdict), Some(missing)) => {
+                self.note(ticket, verdict);
+                return Err(missing);
+            }
+            (Judged::Allowed(approved, verdict), None) => {
                 answer::tell_observed(tool, &ticket.call_id, &verdict);
                 self.note(ticket, verdict);
                 approved
             }
-            Judged::Denied(_, verdict) => {
+            (Judged::Denied(_, verdict), _) => {
                 let refusal = answer::denied(tool, &verdict);
                 self.note(ticket, verdict);
                 return Err(refusal);
             }
-            Judged::Asked(asked, verdict) => {
+            (Judged::Asked(asked, verdict), None) => {
                 let because = Because::of(tool, &verdict);
                 self.note(ticket, verdict);
                 let (plan, caller) = (asked.get(), self.facts.peer(peer));
@@ -316,7 +335,7 @@ impl Broker {
         self.record_begin(ticket)?;
         match self.executor.start(&approved, io, collector) {
             Ok(running) => {
-                self.recent.started(approved.get().call);
+                self.recent.started(approved.get().call, &self.watch);
                 Ok(Underway { tool, permit, approved, running })
             }
             Err(error) => Err(not_started(&error, &tool.origin, approved.get())),

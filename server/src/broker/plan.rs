@@ -3,10 +3,11 @@
 //!
 //! Owns: which program runs with which arguments. Must not: run it.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use tool_policy::definition::sandbox::Hooks;
 use tool_policy::{Approved, Judged, Needs, Policy, Scene, decide};
@@ -20,7 +21,7 @@ use super::workspace::Workspace;
 use crate::exec::{Ground, Plan};
 use crate::os::descriptors::path_of;
 use crate::os::foreign::Found;
-use crate::registry::Tool;
+use crate::registry::{Tool, is_executable};
 
 /// The umask of a caller that does not tell its own.
 const UMASK: u32 = 0o022;
@@ -47,6 +48,8 @@ pub(crate) struct Planned {
     pub(crate) plan: Plan,
     /// Of a call that gets the gate; whoever serves the gate keeps it.
     pub(crate) way: Option<Way>,
+    /// The program is not there: the plan is decided on, and never run.
+    pub(crate) missing: Option<Refusal>,
 }
 
 /// Builds the plan of a call; `on_terminal`: it has one, and a person at it may
@@ -59,7 +62,16 @@ pub(crate) fn build(
     call: u32,
     on_terminal: bool,
 ) -> Result<Planned, Refusal> {
-    let (program, mut arguments) = program(tool)?;
+    let (program, mut arguments, missing) = match tool.any {
+        true => {
+            let (program, missing) = named(site.environment, request)?;
+            (program, Vec::new(), missing)
+        }
+        false => {
+            let (program, arguments) = program(tool)?;
+            (program, arguments, None)
+        }
+    };
     // The name of the directory that is open, not the caller's spelling.
     let place = path_of(entered.as_fd()).unwrap_or_default();
     let own = arguments.len();
@@ -114,14 +126,45 @@ pub(crate) fn build(
         roots,
         observed,
         umask: request.umask.unwrap_or(UMASK),
-        timeout: (tool.timeout_set || !on_terminal).then_some(tool.timeout),
+        timeout: timeout(tool, request, on_terminal),
         limits: tool.limits.clone(),
         redact: None,
         bell: None,
         confinement,
         call,
     };
-    Ok(Planned { plan, way })
+    Ok(Planned { plan, way, missing })
+}
+
+/// As long as the definition says, or the caller, if that is less.
+fn timeout(tool: &Tool, request: &Request, on_terminal: bool) -> Option<Duration> {
+    let own = (tool.timeout_set || !on_terminal).then_some(tool.timeout);
+    own.into_iter().chain(request.timeout).min()
+}
+
+/// The program that a call's first word names, as a shell finds it: by the PATH of tools,
+/// or where the word has a slash, from the call's directory. One that is not there is told
+/// after the rules have been asked: whoever may not run it is not told to install it.
+fn named(
+    environment: &Environment,
+    request: &Request,
+) -> Result<(CString, Option<Refusal>), Refusal> {
+    let word = request.args.first().map(Text::as_bytes).unwrap_or_default();
+    if word.is_empty() {
+        return Err(Refusal::new(Code::BadRequest, "no program is named: give it as first word"));
+    }
+    if word.contains(&b'/') {
+        return Ok((string(word)?, None));
+    }
+    let name = Path::new(OsStr::from_bytes(word));
+    let mut places = std::env::split_paths(&environment.path).map(|place| place.join(name));
+    let found = places.find(|place| place.is_absolute() && is_executable(place));
+    if let Some(found) = found {
+        return Ok((path(&found)?, None));
+    }
+    let shown = word.escape_ascii();
+    let message = format!("{shown} is not installed where tools run: install it there");
+    Ok((string(word)?, Some(Refusal::new(Code::NotInstalled, message))))
 }
 
 /// Pins the directory of hooks, behind what is pinned already; they are among the last

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 use tool_gate::adapter::git::Memory;
+use tool_gate::redact::Answers;
 use tool_gate::serve::{Came, connection};
 use tool_gate::{Answer, Door, Grant, Judge, Part, Request};
 use tool_policy::definition::gate::Adapter;
@@ -62,6 +63,7 @@ impl Broker {
             judge: Arc::new(desk),
             credentials: self.gates.credentials(),
             redact: None,
+            answers: Some(Answers::default()),
             upstream: self.gates.upstream(),
             places: Arc::new(Semaphore::new(places)),
             git: Memory::default(),

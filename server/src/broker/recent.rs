@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tool_protocol::{Code, Reply};
 
-use super::{Call, Peer};
+use super::{Call, Peer, Watch};
 use crate::metrics::Decided;
 
 /// Refusals that are kept.
@@ -46,11 +46,14 @@ pub(super) struct Refused {
     pub(super) code: Code,
     pub(super) rule: Option<String>,
     pub(super) message: String,
+    /// What to do instead.
+    pub(super) hint: Option<String>,
+    pub(super) peer: Peer,
 }
 
 impl Recent {
     /// A call has come.
-    pub(super) fn came(&self, number: u32, call: &Call, since: Instant) {
+    pub(super) fn came(&self, number: u32, call: &Call, since: Instant, watch: &Watch) {
         let words = call.request.args.iter().map(|word| word.as_bytes().len() + 1);
         let mut command = Vec::with_capacity(words.sum::<usize>().min(SHOWN));
         let mut cut = false;
@@ -72,20 +75,23 @@ impl Recent {
             command,
             cut,
         };
+        watch.began(number, &under_way);
         self.calls().insert(number, under_way);
     }
 
     /// It was decided on.
-    pub(super) fn decided(&self, number: u32, decided: Decided) {
+    pub(super) fn decided(&self, number: u32, decided: Decided, watch: &Watch) {
         if let Some(call) = self.calls().get_mut(&number) {
             call.decided = decided;
+            watch.changed(number, call);
         }
     }
 
     /// Its tool runs.
-    pub(super) fn started(&self, number: u32) {
+    pub(super) fn started(&self, number: u32, watch: &Watch) {
         if let Some(call) = self.calls().get_mut(&number) {
             call.started = Some(call.since.elapsed());
+            watch.changed(number, call);
         }
     }
 
@@ -108,7 +114,14 @@ impl Recent {
     }
 
     /// Keeps a call in mind that the broker did not run.
-    pub(super) fn refused(&self, call_id: &str, tool: &str, reply: &Reply) {
+    pub(super) fn refused(
+        &self,
+        call_id: &str,
+        tool: &str,
+        peer: Peer,
+        reply: &Reply,
+        watch: &Watch,
+    ) {
         let (Some(code), Some(message)) = (reply.code, &reply.error) else { return };
         let refused = Refused {
             at: SystemTime::now(),
@@ -117,7 +130,10 @@ impl Recent {
             code,
             rule: reply.rule.clone(),
             message: shown(message),
+            hint: reply.hint.as_deref().map(shown),
+            peer,
         };
+        watch.refused(&refused);
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         if refusals.len() == REFUSALS {
             refusals.pop_front();
@@ -183,8 +199,8 @@ mod tests {
         let args = words.iter().filter_map(|word| Text::new(*word)).collect();
         let request = Request { args, ..Request::default() };
         let peer = Peer { socket: 0, uid: 1, gid: 2 };
-        let call = Call { peer, tool: "sh".into(), request, io: Io::Captured };
-        recent.came(7, &call, Instant::now());
+        let call = Call { peer, tool: "sh".into(), request, io: Io::Captured, known: None };
+        recent.came(7, &call, Instant::now(), &Watch::default());
         recent.ended(7).unwrap().command()
     }
 
@@ -205,7 +221,8 @@ mod tests {
         for number in 0..50 {
             let message = format!("no {number} {}", "x".repeat(1_000));
             let reply = Reply::refused(Refusal::new(Code::Denied, message).by("r"));
-            recent.refused("id", "git", &reply);
+            let peer = Peer { socket: 0, uid: 1, gid: 2 };
+            recent.refused("id", "git", peer, &reply, &Watch::default());
         }
         let refusals = recent.refusals();
         assert_eq!(refusals.len(), REFUSALS);

@@ -19,16 +19,17 @@ use crate::os::process::Exit;
 use crate::registry::Tool;
 
 /// A call's record so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Record {
     entry: Entry,
     pub(super) known: Known,
 }
 
 /// How far it has got.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum Entry {
     /// It is not recorded, or was.
+    #[default]
     Nothing,
     /// It has not begun.
     Draft(Draft),
@@ -141,7 +142,8 @@ impl Broker {
     }
 
     fn line(&self, call_id: &str, tool: &[u8], peer: super::Peer, request: &Request) -> Draft {
-        let socket = self.facts.sockets.get(peer.socket).map_or("", String::as_str);
+        let socket = self.facts.callers.name(peer.socket);
+        let socket = socket.as_deref().unwrap_or_default();
         let asked = Asked {
             call_id,
             tool,
@@ -201,6 +203,18 @@ impl Broker {
         }
         *entry = Entry::Open(begun.map_err(unrecorded)?, Instant::now());
         Ok(())
+    }
+
+    /// The same, on a thread that reaches the workspace alone; `false`: it takes more than one
+    /// write, and is to be done by the other.
+    pub(super) fn record_at_once(&self, record: &mut Record, since: Instant) -> bool {
+        let Some(audit) = &self.audit else { return true };
+        let Record { entry: Entry::Draft(draft), known } = &*record else { return false };
+        match known.said(since, |decided| audit.begin_at_once(draft, decided)) {
+            Some(open) => record.entry = Entry::Open(open, Instant::now()),
+            None => return false,
+        }
+        true
     }
 
     /// Before the caller is answered.

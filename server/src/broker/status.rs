@@ -21,9 +21,9 @@ use serde::Serialize;
 
 use self::audit::AuditStatus;
 use self::confinement::ConfinementStatus;
-use self::tools::{State, ToolStatus};
+pub(super) use self::tools::{State, ToolStatus, of as tool_status, own as own_status};
 use super::recent::{Refused, UnderWay};
-use super::{Broker, Peer, ProjectStatus, proxy_in_words};
+use super::{Broker, Callers, Peer, ProjectStatus, proxy_in_words};
 use crate::metrics::Decided;
 use crate::os::process::command_line;
 use crate::registry::Snapshot;
@@ -42,10 +42,14 @@ pub(crate) struct Facts {
     pub(crate) started: Instant,
     /// How trees are ended, in words.
     pub(crate) tree: String,
-    /// The sockets, in words.
-    pub(crate) sockets: Vec<String>,
+    /// By what callers come.
+    pub(crate) callers: Callers,
     /// Where the figures are given by HTTP.
     pub(crate) figures_at: OnceLock<SocketAddr>,
+    /// Where tools are called by HTTP.
+    pub(crate) http_at: OnceLock<SocketAddr>,
+    /// Where operators answer by HTTP.
+    pub(crate) operator_at: OnceLock<SocketAddr>,
     /// Whether the kernel has hidden who a peer is (another user namespace).
     pub(crate) hidden_peers: AtomicBool,
 }
@@ -58,7 +62,8 @@ impl Facts {
 
     /// A caller, for people.
     pub(super) fn peer(&self, peer: Peer) -> String {
-        let socket = self.sockets.get(peer.socket).map_or("?", String::as_str);
+        let socket = self.callers.name(peer.socket);
+        let socket = socket.as_deref().unwrap_or("?");
         format!("uid {}, gid {} at {socket}", peer.uid, peer.gid)
     }
 }
@@ -74,6 +79,10 @@ pub(crate) struct Status {
     sockets: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     metrics: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operator: Option<String>,
     peers: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<String>,
@@ -86,6 +95,8 @@ pub(crate) struct Status {
     confinement: ConfinementStatus,
     unclean_restarts: u64,
     tools: Vec<ToolStatus>,
+    /// The broker's own that are served.
+    own_tools: Vec<ToolStatus>,
     project: ProjectStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     proxy: Option<String>,
@@ -141,6 +152,7 @@ impl Broker {
         let left_behind = self.left_behind().await;
         let snapshot = self.registry.snapshot();
         let (tools, states) = tools::of(&snapshot, &self.setups.states());
+        let (own_tools, own_states) = tools::own(&snapshot, self.registry.options());
         let (running, waiting) = self.admission.load();
         let project = self.project_status();
         let hidden = self.facts.hidden_peers.load(Ordering::Relaxed);
@@ -148,9 +160,15 @@ impl Broker {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
             uptime_seconds: self.facts.started.elapsed().as_secs(),
-            attention: self.attention(&tools, &states, &snapshot, &project),
-            sockets: self.facts.sockets.clone(),
+            attention: self.attention(
+                &of_all(&tools, &states, &own_tools, &own_states),
+                &snapshot,
+                &project,
+            ),
+            sockets: self.facts.callers.present(),
             metrics: self.facts.figures_at.get().map(ToString::to_string),
+            http: self.facts.http_at.get().map(ToString::to_string),
+            operator: self.facts.operator_at.get().map(ToString::to_string),
             peers: if hidden {
                 "by the socket they come through: the kernel shows some as uid 65534"
             } else {
@@ -176,6 +194,7 @@ impl Broker {
             audit: self.audit.as_ref().map(|audit| AuditStatus::of(audit.state())),
             unclean_restarts: self.metrics.unclean_restarts_so_far(),
             tools,
+            own_tools,
             project,
             proxy: self.registry.options().proxy.as_deref().map(proxy_in_words),
             problems: snapshot.problems.iter().map(ToString::to_string).collect(),
@@ -183,11 +202,19 @@ impl Broker {
         }
     }
 
+    /// What an operator should look at first, at this moment.
+    pub(crate) fn needs_attention(&self) -> Vec<String> {
+        let snapshot = self.registry.snapshot();
+        let (tools, states) = tools::of(&snapshot, &self.setups.states());
+        let (own, own_states) = tools::own(&snapshot, self.registry.options());
+        let all = of_all(&tools, &states, &own, &own_states);
+        self.attention(&all, &snapshot, &self.project_status())
+    }
+
     /// What an operator should look at first.
     fn attention(
         &self,
-        tools: &[ToolStatus],
-        states: &[State],
+        tools: &[(&ToolStatus, &State)],
         snapshot: &Snapshot,
         project: &ProjectStatus,
     ) -> Vec<String> {
@@ -199,6 +226,7 @@ impl Broker {
         lines.extend(audit.iter().flat_map(AuditStatus::attention));
         lines.extend(ConfinementStatus::of(self).attention(self));
         lines.extend(self.confines.exposed(&self.workspace));
+        lines.extend(self.facts.callers.troubles());
         self.confines.heed(snapshot);
         lines.extend(self.confines.left_out(&self.workspace, snapshot));
         let (waiting, standing) = self.approvals.counts();
@@ -208,13 +236,13 @@ impl Broker {
         if standing > 0 {
             lines.push(format!("{standing} approvals stand: see `tool-server approvals`"));
         }
-        lines.extend(tools.iter().zip(states).filter_map(|(tool, state)| tool.attention(state)));
-        lines.extend(tools.iter().filter_map(ToolStatus::unconfined));
+        lines.extend(tools.iter().filter_map(|(tool, state)| tool.attention(state)));
+        lines.extend(tools.iter().filter_map(|(tool, _)| tool.unconfined()));
         // Of tools that are not in force at all, and of tools.d itself.
-        let known = |name: &str| tools.iter().any(|tool| tool.name == name);
+        let known = |name: &str| tools.iter().any(|(tool, _)| tool.name == name);
         let others = snapshot.problems.iter().filter(|one| !one.tool.as_deref().is_some_and(known));
         lines.extend(others.map(|problem| format!("not in force: {problem}")));
-        lines.extend(tools.iter().filter_map(ToolStatus::failed_setup));
+        lines.extend(tools.iter().filter_map(|(tool, _)| tool.failed_setup()));
         lines.extend(project.attention());
         if self.facts.tree.contains("WEAK") {
             lines.push(format!("process trees: ended {}", self.facts.tree));
@@ -265,8 +293,17 @@ impl Broker {
     }
 }
 
+fn of_all<'a>(
+    tools: &'a [ToolStatus],
+    states: &'a [State],
+    own: &'a [ToolStatus],
+    own_states: &'a [State],
+) -> Vec<(&'a ToolStatus, &'a State)> {
+    tools.iter().zip(states).chain(own.iter().zip(own_states)).collect()
+}
+
 fn refusal(refused: Refused) -> Refusal {
-    let Refused { at, call_id, tool, code, rule, message } = refused;
+    let Refused { at, call_id, tool, code, rule, message, .. } = refused;
     let seconds = |duration: std::time::Duration| duration.as_secs();
     Refusal {
         time: at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, seconds),

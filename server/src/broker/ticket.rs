@@ -32,6 +32,8 @@ pub(crate) struct Call {
     pub(crate) request: Request,
     /// How its input and output travel.
     pub(crate) io: Io,
+    /// The tool itself, where it is one of the broker's own and none of tools.d.
+    pub(crate) known: Option<Arc<Tool>>,
 }
 
 /// What is noted of a call when it begins.
@@ -108,7 +110,7 @@ impl Broker {
     pub(super) fn open(&self, call: &Call) -> Ticket {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         let started = Instant::now();
-        self.recent.came(number, call, started);
+        self.recent.came(number, call, started, &self.watch);
         let call_id = self.facts.call_id(number);
         Ticket {
             number,
@@ -133,6 +135,7 @@ impl Broker {
         let mut reply = answer(ended, ticket.buffered, ticket.seed_only);
         self.log_end(&ticket, &reply);
         self.measure(&ticket, under_way.as_ref(), &reply);
+        self.watch.ended(ticket.number, under_way.as_ref(), &reply);
         self.record_end(ticket.record, ticket.started, how, &reply);
         reply.id = ticket.id;
         reply.call_id = Some(ticket.call_id);
@@ -142,8 +145,13 @@ impl Broker {
 
     /// What was decided, for the record and the figures.
     pub(super) fn note(&self, ticket: &mut Ticket, verdict: Verdict) {
-        self.recent.decided(ticket.number, figures::decided(verdict.meant()));
-        ticket.record.known.verdict = Some(verdict);
+        self.note_of(ticket.number, &mut ticket.record, verdict);
+    }
+
+    /// The same, of a call whose record is elsewhere.
+    pub(super) fn note_of(&self, number: u32, record: &mut Record, verdict: Verdict) {
+        self.recent.decided(number, figures::decided(verdict.meant()), &self.watch);
+        record.known.verdict = Some(verdict);
     }
 
     /// Its line in the log.

@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::errno::Errno;
@@ -19,6 +19,8 @@ use crate::os::root::Root;
 #[derive(Debug)]
 pub(crate) struct Workspace {
     roots: Vec<Root>,
+    /// As they were named, in that order.
+    paths: Vec<PathBuf>,
     first: Vec<u8>,
     names: Arc<[Vec<u8>]>,
     map: Vec<(Vec<u8>, Vec<u8>)>,
@@ -57,7 +59,8 @@ impl Workspace {
                 }
             }
         }
-        Ok(Workspace { roots: opened, first, names: names.into(), map })
+        let paths = roots.to_vec();
+        Ok(Workspace { roots: opened, paths, first, names: names.into(), map })
     }
 
     /// Opens the directory that the caller means. The name only chooses the
@@ -111,7 +114,7 @@ impl Workspace {
     }
 
     /// The name of the root that was named first.
-    pub(super) fn first(&self) -> &[u8] {
+    pub(crate) fn first(&self) -> &[u8] {
         &self.first
     }
 
@@ -120,9 +123,9 @@ impl Workspace {
         self.roots.iter().find(|root| root.resolved() == self.first)
     }
 
-    /// The roots' names.
-    pub(crate) fn paths(&self) -> impl Iterator<Item = &std::path::Path> {
-        self.roots.iter().map(Root::path)
+    /// The roots' names, as the setting has them: the first one first.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter().map(PathBuf::as_path)
     }
 
     fn translate(&self, cwd: &[u8]) -> Vec<u8> {

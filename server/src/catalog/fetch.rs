@@ -11,10 +11,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::bundle::{Bundle, Kind, MAX_FILE, Taking, harmless};
+use super::bundle::{Bundle, Kind, MAX_FILE, Taking};
 use super::error::CatalogError;
 use super::stage::Stage;
 use crate::os::helper::{self, Helper, Ran, Stopped};
+use crate::shown::harmless;
 
 /// How long git may take.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -323,9 +324,18 @@ fn complaint(ran: &Ran) -> String {
             MAX_REPOSITORY / (1024 * 1024)
         ),
         None => {
-            let text = ran.stderr.escape_ascii().to_string().replace("\\n", " ");
-            let text = harmless(text.trim());
-            if text.is_empty() { "failed and did not say why".to_owned() } else { text }
+            let text = match std::str::from_utf8(&ran.stderr) {
+                Ok(text) => harmless(&text.split_whitespace().collect::<Vec<_>>().join(" ")),
+                Err(_) => ran.stderr.escape_ascii().to_string(),
+            };
+            match text.as_str() {
+                "" => "failed and did not say why".to_owned(),
+                // What git advises does not count here.
+                text if text.contains("dubious ownership") => {
+                    "the repository belongs to somebody else, who could have git run a program: take it as its owner, or clone it as its owner and use --path".to_owned()
+                }
+                _ => text,
+            }
         }
     }
 }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use crate::registry::{RegistryOptions, Tool, ToolName};
 
-pub(crate) use bundle::{Bundle, harmless};
+pub(crate) use bundle::Bundle;
 pub(crate) use error::CatalogError;
 pub(crate) use fetch::Repository;
 pub(crate) use index::{Entry, Index, Needs};
@@ -90,6 +90,8 @@ pub(crate) fn made(catalog: &Path, options: &RegistryOptions) -> Result<Index, C
         observe: false,
         env_inherit: Vec::new(),
         hidden: Vec::new(),
+        builtin_dir: None,
+        served: Vec::new(),
         ..options.clone()
     };
     Index::make(catalog, &options)

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::ask::{exchange, list as values, text};
 use super::{complain, say};
+use crate::audit::BY_HTTP;
 use crate::config::Config;
 
 /// Seconds of a minute, an hour, a day.
@@ -105,6 +106,10 @@ fn seconds(text: &str) -> Option<u64> {
     (1..=LONGEST).contains(&seconds).then_some(seconds)
 }
 
+fn by(uid: u64) -> String {
+    if uid == u64::from(BY_HTTP) { "an operator by HTTP".to_owned() } else { format!("uid {uid}") }
+}
+
 fn show(answer: &Value, as_json: bool) {
     if as_json {
         return say(&answer.to_string());
@@ -113,7 +118,7 @@ fn show(answer: &Value, as_json: bool) {
     waiting.iter().for_each(show_asked);
     for grant in standing {
         say(&format!(
-            "standing {}: rule {} of {} in {}{}, for {}, {} s left, by uid {}",
+            "standing {}: rule {} of {} in {}{}, for {}, {} s left, by {}",
             text(grant, "id"),
             text(grant, "rule"),
             text(grant, "tool"),
@@ -121,7 +126,7 @@ fn show(answer: &Value, as_json: bool) {
             gate(grant),
             text(grant, "caller"),
             number(grant, "left_seconds"),
-            number(grant, "by_uid"),
+            by(number(grant, "by_uid")),
         ));
     }
     if waiting.is_empty() && standing.is_empty() {

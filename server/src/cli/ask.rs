@@ -12,6 +12,7 @@ use tool_protocol::frame::{self, Kind};
 
 use super::{complain, say, status};
 use crate::config::Config;
+use crate::listen::serve_stdio;
 
 /// How long the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,6 +49,51 @@ pub(super) fn run(config: &Config, verb: &str, as_json: bool) -> ExitCode {
     // A reload that found problems.
     let well = answer.get("ok").and_then(Value::as_bool).unwrap_or(true);
     ExitCode::from(u8::from(!well))
+}
+
+/// Prints the tools' definitions as models want them.
+pub(super) fn definitions(
+    config: &Config,
+    format: Option<&String>,
+    set: Option<&String>,
+) -> ExitCode {
+    let mut question = serde_json::json!({ "op": "tools" });
+    for (name, value) in [("format", format), ("set", set)] {
+        if let Some(value) = value {
+            question.as_object_mut().map(|all| all.insert(name.to_owned(), value.as_str().into()));
+        }
+    }
+    let (said, answer) = match converse(&config.socket, &question) {
+        Ok(answer) => answer,
+        Err(error) => {
+            complain(&format!(
+                "no server answers at {}: {error}; start `tool-server serve`, or set TOOL_SOCKET",
+                config.socket.display()
+            ));
+            return ExitCode::from(1);
+        }
+    };
+    match answer.get("error").and_then(Value::as_str) {
+        Some(error) => complain(error),
+        None if said.is_empty() => complain("the running server is older than this: restart it"),
+        None => {
+            // A reader that went away is the end of it.
+            drop(io::stdout().lock().write_all(&[&said, b"\n".as_slice()].concat()));
+            return ExitCode::SUCCESS;
+        }
+    }
+    ExitCode::from(1)
+}
+
+/// A session of MCP on standard input and output.
+pub(super) fn mcp(config: &Config) -> ExitCode {
+    match serve_stdio(&config.socket, connect) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error.to_string());
+            ExitCode::from(1)
+        }
+    }
 }
 
 /// Asks the server one thing, and takes its answer.
@@ -100,7 +146,7 @@ fn print(verb: &str, answer: &Value) {
     match verb {
         "health" => say(&format!("ok: tool-server {}", text(answer, "version"))),
         "tools" => {
-            for tool in list(answer, "tools") {
+            for tool in list(answer, "tools").iter().chain(list(answer, "own")) {
                 let (name, default) = (text(tool, "name"), text(tool, "default"));
                 let loud = match text(tool, "sandbox") {
                     "" => "",

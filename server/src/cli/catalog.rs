@@ -15,9 +15,10 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::{complain, say};
-use crate::catalog::{self, Candidate, Catalog, CatalogError, Repository, Source, harmless};
+use crate::catalog::{self, Candidate, Catalog, CatalogError, Repository, Source};
 use crate::config::Config;
 use crate::registry::RegistryOptions;
+use crate::shown::harmless;
 
 /// The verb.
 pub(super) fn command() -> Command {

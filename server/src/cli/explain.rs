@@ -11,7 +11,6 @@ use tool_policy::facts::{Observed, Value};
 use tool_policy::{Asks, Decision, Needs, Scene, Verdict, told_by};
 use tool_protocol::Text;
 
-use super::check::runs;
 use super::{complain, say, snapshot};
 use crate::broker::{Homes, Of, Workspace, observe, program};
 use crate::config::Config;
@@ -23,7 +22,8 @@ use crate::registry::Tool;
 pub(super) fn run(config: &Config, words: &[OsString]) -> ExitCode {
     let Some((name, args)) = words.split_first() else { return ExitCode::from(2) };
     let snapshot = snapshot(config);
-    let Some(tool) = name.to_str().and_then(|name| snapshot.tools.get(name)) else {
+    let own = |name: &str| snapshot.tools.get(name).or_else(|| snapshot.builtins.get(name));
+    let Some(tool) = name.to_str().and_then(own) else {
         let name = name.as_encoded_bytes().escape_ascii();
         let about = snapshot
             .problems
@@ -177,7 +177,14 @@ fn say_sandbox(tool: &Tool, needs: Needs) {
 }
 
 fn say_plan(tool: &Tool, args: &[Text]) {
-    say(&format!("runs: {}", runs(tool)));
+    say(&format!("runs: {}", tool.runs_in_words()));
+    if tool.runs_nothing() {
+        return say_bounds(tool);
+    }
+    if tool.any {
+        say("program: the first word");
+        return say_bounds(tool);
+    }
     match program(tool) {
         Ok((program, mut argv)) => {
             argv.extend(args.iter().filter_map(|text| CString::new(text.as_bytes()).ok()));
@@ -191,6 +198,10 @@ fn say_plan(tool: &Tool, args: &[Text]) {
     if let Some(missing) = tool.missing() {
         say(&format!("warning: {missing}"));
     }
+    say_bounds(tool);
+}
+
+fn say_bounds(tool: &Tool) {
     let seconds = tool.timeout.as_secs_f64();
     let but = if tool.timeout_set { "" } else { ", none while a terminal is attached" };
     say(&format!("timeout: {seconds} s{but}"));

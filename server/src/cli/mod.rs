@@ -95,9 +95,13 @@ pub(crate) fn run() -> ExitCode {
         "link" => link::run(&config, arguments),
         "audit" => audit::run(&config, arguments),
         "catalog" => catalog::run(&config, arguments),
+        "tools" if arguments.contains_id("format") || arguments.contains_id("set") => {
+            ask::definitions(&config, arguments.get_one("format"), arguments.get_one("set"))
+        }
         "tools" | "status" | "health" | "reload" => {
             ask::run(&config, verb, arguments.get_flag("json"))
         }
+        "mcp" => ask::mcp(&config),
         "approvals" => approvals::list(&config, arguments),
         "approve" | "deny" | "revoke" => approvals::answer(&config, verb, arguments),
         "project" => project::run(&config, arguments),
@@ -153,7 +157,26 @@ fn command() -> Command {
                         .value_parser(clap::value_parser!(std::ffi::OsString)),
                 ),
         )
-        .subcommand(ask("tools", "List the tools that the running server serves"))
+        .subcommand(
+            ask("tools", "List the tools that the running server serves")
+                .arg(
+                    Arg::new("format")
+                        .long("format")
+                        .value_name("FORM")
+                        .value_parser(["anthropic", "openai", "ollama", "mcp"])
+                        .help("Print the definitions of all tools for agents, as models take them"),
+                )
+                .arg(
+                    Arg::new("set")
+                        .long("set")
+                        .value_name("SET")
+                        .value_parser(["small", "all"])
+                        .help("small: the five that small models are given; the default of ollama"),
+                ),
+        )
+        .subcommand(Command::new("mcp").about(
+            "Serve the running server's tools to an MCP client on standard input and output",
+        ))
         .subcommand(ask("status", "Show the running server: calls, tools, problems, what is active"))
         .subcommand(Command::new("metrics").about(
             "Print the running server's figures, as Prometheus reads them",

@@ -140,7 +140,9 @@ fn show(script: &[u8], answer: &Value, as_json: bool) -> ExitCode {
     say(&format!("script: {}", text(answer, "script")));
     // A reader that went away is the end of it.
     drop(std::io::stdout().lock().write_all(script));
-    say(&format!("sha256: {hash} (of its path, interpreter and bytes)"));
+    say(&format!(
+        "sha256: {hash} (of its path, interpreter and bytes; what it reads and runs of the workspace may change)"
+    ));
     let why = match text(answer, "why") {
         "" => String::new(),
         why => format!(": {why}"),

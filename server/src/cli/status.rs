@@ -5,6 +5,9 @@ use serde_json::Value;
 use super::ask::{list, text};
 use super::say;
 
+/// Over the broker's own tools.
+const OWN: &str = "the broker's own tools (agent.tools chooses, none for none):";
+
 /// Prints the answer to `status`.
 pub(super) fn print(answer: &Value) {
     for line in lines(answer) {
@@ -23,13 +26,21 @@ fn lines(answer: &Value) -> Vec<String> {
     calls(&mut lines, answer);
     section(&mut lines, "refused last:", list(answer, "refusals").iter().map(refusal));
     let tools = list(answer, "tools");
-    let width = tools.iter().map(|tool| text(tool, "name").len()).max().unwrap_or_default();
-    section(&mut lines, "tools:", tools.iter().flat_map(|one| tool(one, width)));
+    section(&mut lines, "tools:", aligned(tools));
+    section(&mut lines, OWN, aligned(list(answer, "own_tools")));
     lines.extend(answer.get("project").and_then(project));
     lines.extend(list(answer, "sockets").iter().map(|socket| format!("socket: {}", own(socket))));
     match text(answer, "metrics") {
         "" => {}
         address => lines.push(format!("figures: http://{address}/metrics")),
+    }
+    match text(answer, "http") {
+        "" => {}
+        address => lines.push(format!("tools by HTTP: http://{address}/")),
+    }
+    match text(answer, "operator") {
+        "" => {}
+        address => lines.push(format!("operators by HTTP: http://{address}/")),
     }
     match text(answer, "rate") {
         "" => {}
@@ -121,6 +132,11 @@ fn refusal(refusal: &Value) -> String {
     format!("{ago} ago  {tool}  {code}{rule}: {}", text(refusal, "message"))
 }
 
+fn aligned(tools: &[Value]) -> impl Iterator<Item = String> {
+    let width = tools.iter().map(|tool| text(tool, "name").len()).max().unwrap_or_default();
+    tools.iter().flat_map(move |one| tool(one, width))
+}
+
 fn tool(tool: &Value, width: usize) -> Vec<String> {
     let (name, state) = (text(tool, "name"), text(tool, "state"));
     let mut line = format!("{name:width$}  {state}");
@@ -128,7 +144,10 @@ fn tool(tool: &Value, width: usize) -> Vec<String> {
         "unrestricted" | "" => {}
         default => line.push_str(&format!(", {default}")),
     }
-    line.push_str(&format!("  {}", text(tool, "runs")));
+    match text(tool, "definition") {
+        "" => line.push_str(&format!("  {}", text(tool, "runs"))),
+        definition => line.push_str(&format!("  {definition}")),
+    }
     for (what, said) in [("rate", text(tool, "rate")), ("setup", text(tool, "setup"))] {
         if !said.is_empty() {
             line.push_str(&format!(", {what} {said}"));
@@ -200,6 +219,12 @@ mod tests {
                 {"name": "longer", "state": "ok", "default": "deny", "runs": "/x", "rate": "1/hour",
                  "setup": "done", "sandbox": "sandbox: off", "warnings": ["w"]},
             ],
+            "own_tools": [
+                {"name": "read_file", "state": "ok", "default": "allow", "runs": "the broker", "sandbox": "",
+                 "definition": "as shipped"},
+                {"name": "run_shell", "state": "ok", "default": "deny, 2 rules", "runs": "a shell",
+                 "sandbox": "confined", "definition": "/d/run_shell.toml"},
+            ],
             "sockets": ["/s"], "metrics": "127.0.0.1:1", "rate": "5/second",
             "peers": "by uid", "tree": "by a mark",
             "confinement": {"level": "landlock", "landlock_abi": 4, "seccomp": true, "uid": "shared",
@@ -212,6 +237,7 @@ mod tests {
             calls: 3 running, 1 waiting, 9 finished\n  a-1  running 5 s  sh x  (uid 1)\n  and 3 more\n\
             refused last:\n  4 s ago  git  denied by r: no\n\
             tools:\n  sh      unrestricted  /bin/sh\n  longer  ok, deny  /x, rate 1/hour, setup done, sandbox: off\n    warning: w\n\
+            the broker's own tools (agent.tools chooses, none for none):\n  read_file  ok, allow  as shipped\n  run_shell  ok, deny, 2 rules  /d/run_shell.toml, confined\n\
             socket: /s\nfigures: http://127.0.0.1:1/metrics\nrate: 5/second for each peer\n\
             peers: told apart by uid\nprocess trees: ended by a mark\n\
             confinement: landlock, Landlock 4, seccomp, uid: shared, argv: visible, cgroups: kill, pids\n  missing: namespaces: m\n\

@@ -3,6 +3,7 @@
 //! Owns: the one error type; each message is one line that names the setting,
 //! its value, its place and what is expected. Must not: hold more than text.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Why there is no configuration.
@@ -28,4 +29,22 @@ pub(crate) enum ConfigError {
     SocketTwice { path: PathBuf },
     #[error("proxy.socket and proxy.definition belong together: set both, or neither")]
     HalfAProxy,
+    #[error(
+        "calls by HTTP at {at} need tokens: set http.token_file (TOOL_HTTP_TOKEN_FILE); on a loopback address --insecure-no-auth does without"
+    )]
+    NobodyByHttp { at: SocketAddr },
+    #[error(
+        "http.operator_listen and http.operator_token_file go together: set both, or neither (operators always need a token)"
+    )]
+    HalfAnOperator,
+    #[error(
+        "operators answer by HTTP on a loopback address alone, and http.operator_listen is {at}: use an SSH tunnel to reach it from elsewhere"
+    )]
+    OperatorElsewhere { at: SocketAddr },
+    #[error("insecure_no_auth and http.token_file exclude one another: set one of them")]
+    TokensForNothing,
+    #[error(
+        "insecure_no_auth is for loopback addresses alone, and HTTP is to be at {at}: set http.token_file (TOOL_HTTP_TOKEN_FILE) instead"
+    )]
+    OpenToOthers { at: SocketAddr },
 }

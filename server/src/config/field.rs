@@ -3,13 +3,14 @@
 //! Owns: for every kind how a value is read, what is expected of it, and how it
 //! is shown. Must not: know a single setting; `settings` lists them.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tool_policy::{Mode, Rate};
 
 use super::given::{Element, Given, Wrong, absolute, quoted};
+use super::http;
 use super::listen;
 use super::types::{
     AuditFailure, AuditSync, Cgroup, Config, ListenSpec, LogFormat, LogLevel, PathMap,
@@ -41,6 +42,16 @@ pub(super) enum Field {
     CountOrNone(Place<usize>),
     Rate(Place<Option<Rate>>),
     Loopback(Place<Option<SocketAddr>>),
+    Address(Place<Option<SocketAddr>>),
+    Host(Place<Option<IpAddr>>),
+    Port(Place<Option<u16>>),
+    Hosts(Place<Vec<String>>),
+    Origins(Place<Vec<String>>),
+    /// With a unit, as 50mb.
+    Bytes(Place<usize>),
+    /// A second at least.
+    Window(Place<Duration>),
+    LongMillis(Place<Duration>),
     /// Zero is no value.
     Seconds(Place<Duration>),
     /// Zero is a value: at once.
@@ -128,6 +139,16 @@ impl Field {
                 *place(config) = Some(text().and_then(|text| text.parse().ok()).ok_or(RATE)?);
             }
             Field::Loopback(place) => *place(config) = Some(loopback(given).ok_or(LOOPBACK)?),
+            Field::Address(place) => *place(config) = Some(http::address(given)?),
+            Field::Host(place) => *place(config) = Some(http::host(given)?),
+            Field::Port(place) => *place(config) = Some(http::port(given)?),
+            Field::Hosts(place) => *place(config) = each(given, &[','], http::HOST, http::name)?,
+            Field::Origins(place) => {
+                *place(config) = each(given, &[','], http::ORIGIN, http::origin)?;
+            }
+            Field::Bytes(place) => *place(config) = http::bytes(given)?,
+            Field::Window(place) => *place(config) = http::millis(given, 1000)?,
+            Field::LongMillis(place) => *place(config) = http::millis(given, 1)?,
             Field::Seconds(place) => {
                 let seconds = seconds(given).filter(|seconds| !seconds.is_zero());
                 *place(config) = seconds.ok_or(SECONDS)?;
@@ -179,11 +200,22 @@ impl Field {
             Field::User(place) => place(config).as_ref()?.to_string(),
             Field::Flag(place) => place(config).to_string(),
             Field::Patterns(place) => list(place(config).iter().map(|pattern| quoted(pattern))),
-            Field::Count(place) | Field::CountOrNone(place) => place(config).to_string(),
+            Field::Count(place) | Field::CountOrNone(place) | Field::Bytes(place) => {
+                place(config).to_string()
+            }
             Field::Rate(place) => quoted(&place(config).as_ref()?.to_string()),
-            Field::Loopback(place) => quoted(&place(config).as_ref()?.to_string()),
+            Field::Loopback(place) | Field::Address(place) => {
+                quoted(&place(config).as_ref()?.to_string())
+            }
+            Field::Host(place) => quoted(&place(config).as_ref()?.to_string()),
+            Field::Port(place) => place(config).as_ref()?.to_string(),
+            Field::Hosts(place) | Field::Origins(place) => {
+                list(place(config).iter().map(|name| quoted(name)))
+            }
             Field::Seconds(place) | Field::SecondsOrNone(place) => seconds(place(config)),
-            Field::Millis(place) => place(config).as_millis().to_string(),
+            Field::Millis(place) | Field::Window(place) | Field::LongMillis(place) => {
+                place(config).as_millis().to_string()
+            }
             Field::Watch(place) => chosen(*place(config), &WATCH)?,
             Field::SandboxLevel(place) => chosen(*place(config), &SANDBOXES)?,
             Field::Level(place) => chosen(*place(config), &LEVELS)?,
@@ -216,9 +248,14 @@ impl Field {
             Field::Patterns(_) => "NAME[:NAME]",
             Field::Count(_) | Field::CountOrNone(_) => "COUNT",
             Field::Rate(_) => "COUNT/PERIOD",
-            Field::Loopback(_) => "ADDRESS:PORT",
+            Field::Loopback(_) | Field::Address(_) => "ADDRESS:PORT",
+            Field::Host(_) => "ADDRESS",
+            Field::Port(_) => "PORT",
+            Field::Hosts(_) => "NAME[,NAME]",
+            Field::Origins(_) => "ORIGIN[,ORIGIN]",
+            Field::Bytes(_) => "BYTES",
             Field::Seconds(_) | Field::SecondsOrNone(_) => "SECONDS",
-            Field::Millis(_) => "MILLISECONDS",
+            Field::Millis(_) | Field::Window(_) | Field::LongMillis(_) => "MILLISECONDS",
             Field::Watch(_) => "auto|inotify|poll",
             Field::SandboxLevel(_) => "auto|landlock",
             Field::Level(_) => "error|warn|info|debug|trace",
@@ -237,6 +274,8 @@ impl Field {
                 | Field::Roots(_)
                 | Field::PathMap(_)
                 | Field::Ids(_)
+                | Field::Hosts(_)
+                | Field::Origins(_)
                 | Field::Patterns(_)
         )
     }

@@ -8,6 +8,7 @@ mod error;
 mod field;
 mod file;
 mod given;
+mod http;
 mod listen;
 mod settings;
 #[cfg(test)]
@@ -21,12 +22,12 @@ use clap::{Arg, ArgAction, ArgMatches};
 
 pub(crate) use error::ConfigError;
 pub(crate) use types::{
-    AuditFailure, AuditSync, Cgroup, Config, LogFormat, LogLevel, SandboxLevel, WatchMode,
+    AuditFailure, AuditSync, Cgroup, Config, Http, LogFormat, LogLevel, SandboxLevel, WatchMode,
 };
 
 use field::Field;
 use given::{Given, Wrong};
-use settings::{Initial, SETTINGS, Setting};
+use settings::{ALSO, Initial, SETTINGS, Setting};
 
 /// A variable of the environment.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -76,7 +77,8 @@ fn argument(setting: &Setting) -> Arg {
         Initial::Unset => String::new(),
         Initial::Text(text) | Initial::Computed(text, _) => format!(" [default: {text}]"),
     };
-    let help = format!("{} [env: {}]{default}", setting.help, setting.env);
+    let names: Vec<&str> = names(setting).collect();
+    let help = format!("{} [env: {}]{default}", setting.help, names.join(", else "));
     let argument = Arg::new(setting.flag)
         .long(setting.flag)
         .value_name(setting.field.placeholder())
@@ -109,14 +111,21 @@ pub(crate) fn load(matches: &ArgMatches, env: Environment<'_>) -> Result<Config,
         let from_file = table.as_ref().and_then(|table| table.get(setting.key));
         let (given, source) = if let Some(texts) = flags(matches, setting.flag)? {
             (Some(Given::Texts(texts)), Source::Flag(setting.flag))
-        } else if let Some(text) = variable(env, setting.env)? {
-            (Some(Given::Texts(vec![text])), Source::Env(setting.env))
+        } else if let Some((text, name)) = from_env(setting, env)? {
+            (Some(Given::Texts(vec![text])), Source::Env(name))
         } else if let Some((value, line)) = from_file {
             let path = table.as_ref().map(|table| table.path().to_owned()).unwrap_or_default();
             (Some(Given::Toml(value)), Source::File { path, line: *line })
         } else {
             (default(setting, env, &config, uid)?, Source::Default)
         };
+        if let (Some(given), Source::Env("WORKSPACE_ROOT")) = (&given, &source)
+            && !given.text().is_some_and(|text| text.starts_with('/'))
+        {
+            // The server that this name is from takes no other.
+            let wrong = Wrong::from("a directory's whole path, which begins with /");
+            return Err(bad(setting, given, &source, wrong, file.as_ref()));
+        }
         if let Some(given) = &given {
             let applied = setting.field.apply(&mut config, given);
             applied.map_err(|wrong| bad(setting, given, &source, wrong, file.as_ref()))?;
@@ -128,6 +137,7 @@ pub(crate) fn load(matches: &ArgMatches, env: Environment<'_>) -> Result<Config,
     if config.proxy_socket.is_some() != config.proxy_definition.is_some() {
         return Err(ConfigError::HalfAProxy);
     }
+    http::check(&config)?;
     Ok(config)
 }
 
@@ -151,6 +161,24 @@ fn variable(env: Environment<'_>, name: &str) -> Result<Option<String>, ConfigEr
     }
 }
 
+/// The variables of a setting, the first of which counts.
+fn names(setting: &Setting) -> impl Iterator<Item = &'static str> {
+    let also = ALSO.iter().find(|(key, _)| *key == setting.key);
+    std::iter::once(setting.env).chain(also.into_iter().flat_map(|(_, names)| *names).copied())
+}
+
+fn from_env(
+    setting: &Setting,
+    env: Environment<'_>,
+) -> Result<Option<(String, &'static str)>, ConfigError> {
+    for name in names(setting) {
+        if let Some(text) = variable(env, name)? {
+            return Ok(Some((text, name)));
+        }
+    }
+    Ok(None)
+}
+
 fn default(
     setting: &Setting,
     env: Environment<'_>,
@@ -165,6 +193,9 @@ fn default(
             compute(&variable, config, uid)?
         }
     };
+    if text.is_empty() {
+        return Ok(None);
+    }
     Ok(Some(Given::Texts(vec![text])))
 }
 

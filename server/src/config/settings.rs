@@ -150,6 +150,60 @@ pub(super) const SETTINGS: &[Setting] = &[
     row("approvals.notify", "approvals-notify", "TOOL_APPROVALS_NOTIFY", Unset,
         Field::MaybeText(|c| &mut c.approvals.notify),
         "A shell command that is run for each call that begins to wait"),
+    row("agent.tools", "agent-tools", "TOOL_AGENT_TOOLS", Text("*"),
+        Field::Patterns(|c| &mut c.agent.tools),
+        "Which of the broker's own tools (read_file, run_command and so on) are served; none: none"),
+    row("agent.definitions", "agent-definitions", "TOOL_AGENT_DEFINITIONS", Unset,
+        Field::MaybeDirectory(|c| &mut c.agent.definitions),
+        "A directory of NAME.toml, each in place of what ships for the broker's own tool of that name"),
+    row("agent.durable", "agent-durable", "TOOL_AGENT_DURABLE", Text("false"),
+        Field::Flag(|c| &mut c.agent.durable),
+        "Whether what the broker's own tools write would survive a power cut when they answer: fsync of file and directory"),
+    row("http.token_file", "http-token-file", "TOOL_HTTP_TOKEN_FILE", Unset,
+        Field::MaybeDirectory(|c| &mut c.http.token_file),
+        "A file with the tokens of callers by HTTP, a line each: TOKEN or NAME:TOKEN; mode 0600 or 0640"),
+    row("insecure_no_auth", "insecure-no-auth", "TOOL_INSECURE_NO_AUTH", Text("false"),
+        Field::Flag(|c| &mut c.insecure_no_auth),
+        "Take calls by HTTP without a token, on a loopback address alone: from everybody on this machine"),
+    row("http.host", "http-host", "TOOL_SERVER_HOST", Unset,
+        Field::Host(|c| &mut c.http.host),
+        "The address for HTTP; 127.0.0.1 where unset"),
+    row("http.port", "http-port", "TOOL_SERVER_PORT", Unset,
+        Field::Port(|c| &mut c.http.port),
+        "The port for HTTP; 3001 where unset"),
+    row("http.listen", "http-listen", "TOOL_HTTP_LISTEN", Computed("http.host and http.port where one of the four above is given, else unset", http_listen),
+        Field::Address(|c| &mut c.http.listen),
+        "Where tools are called by HTTP; needs http.token_file or insecure_no_auth"),
+    row("http.hosts", "http-hosts", "TOOL_HTTP_HOSTS", Unset,
+        Field::Hosts(|c| &mut c.http.hosts),
+        "Names by which HTTP may be asked, beside localhost and its own address"),
+    row("http.cors_origins", "http-cors-origins", "CORS_ORIGINS", Unset,
+        Field::Origins(|c| &mut c.http.cors_origins),
+        "Origins whose pages may call by HTTP, as https://app.example.com; unset: none"),
+    row("http.rate_window_ms", "http-rate-window-ms", "RATE_LIMIT_WINDOW_MS", Text("60000"),
+        Field::Window(|c| &mut c.http.rate_window),
+        "The time in which http.rate_max requests are taken"),
+    row("http.rate_max", "http-rate-max", "RATE_LIMIT_MAX", Text("1000"),
+        Field::Count(|c| &mut c.http.rate_max),
+        "How many requests of one client to one endpoint are taken in that time"),
+    row("http.request_timeout_ms", "http-request-timeout-ms", "REQUEST_TIMEOUT", Text("60000"),
+        Field::LongMillis(|c| &mut c.http.request_timeout),
+        "How long a request by HTTP may take until its answer"),
+    row("http.max_request", "http-max-request", "MAX_REQUEST_SIZE", Text("50mb"),
+        Field::Bytes(|c| &mut c.http.max_request),
+        "How many bytes the body of a request by HTTP may have"),
+    row("http.log", "http-log", "LOGGING_ENABLED", Text("true"),
+        Field::Flag(|c| &mut c.http.log),
+        "Log a line for each request by HTTP"),
+    row("http.helmet", "http-helmet", "ENABLE_HELMET", Text("true"),
+        Field::Flag(|c| &mut c.http.helmet),
+        "Send the headers that tell browsers to be strict"),
+    row("http.operator_listen", "http-operator-listen", "TOOL_HTTP_OPERATOR_LISTEN", Unset,
+        Field::Address(|c| &mut c.http.operator_listen),
+        "Where operators see all calls and answer questions by HTTP: a loopback address; needs http.operator_token_file"),
+    row("http.operator_token_file", "http-operator-token-file", "TOOL_HTTP_OPERATOR_TOKEN_FILE", Unset,
+        Field::MaybeDirectory(|c| &mut c.http.operator_token_file),
+        "A file with the tokens of operators, as http.token_file; no token is in both"),
     row("registry.watch", "registry-watch", "TOOL_REGISTRY_WATCH", Text("auto"),
         Field::Watch(|c| &mut c.registry.watch),
         "How changes of definitions are noticed; auto polls where inotify sees nothing"),
@@ -206,6 +260,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         "With what tools are confined; landlock leaves namespaces out"),
 ];
 
+/// Further variables of a setting, for those who come from other tool servers: the first
+/// that is set counts, where the setting's own is not.
+pub(super) const ALSO: &[(&str, &[&str])] =
+    &[("workspace", &["PROJECT_ROOT", "WORKSPACE_ROOT"]), ("log.level", &["LOG_LEVEL"])];
+
 const fn row(
     key: &'static str,
     flag: &'static str,
@@ -244,4 +303,9 @@ fn state_dir(variable: Variable<'_>, _: &Config, uid: u32) -> Result<String, Con
 
 fn control_socket(_: Variable<'_>, config: &Config, _: u32) -> Result<String, ConfigError> {
     Ok(format!("{}/control.sock", config.state_dir.display()))
+}
+
+/// Empty: unset.
+fn http_listen(_: Variable<'_>, config: &Config, _: u32) -> Result<String, ConfigError> {
+    Ok(super::http::usual(config).map_or_else(String::new, |address| address.to_string()))
 }

@@ -44,8 +44,25 @@ fn the_table_is_complete_and_unambiguous() {
     };
     unique(SETTINGS.iter().map(|setting| setting.key).collect());
     unique(SETTINGS.iter().map(|setting| setting.flag).chain(["config"]).collect());
-    unique(SETTINGS.iter().map(|setting| setting.env).chain(["TOOL_CONFIG"]).collect());
-    let from_seed = ["STATE_DIR", "TOOLS_DIR", "RESTRICTED_DIR", "WORKSPACE", "TOOL_LOG"];
+    let also = ALSO.iter().flat_map(|(_, names)| *names).copied();
+    unique(SETTINGS.iter().map(|setting| setting.env).chain(["TOOL_CONFIG"]).chain(also).collect());
+    assert!(ALSO.iter().all(|(key, _)| SETTINGS.iter().any(|setting| setting.key == *key)));
+    let from_seed = [
+        "STATE_DIR",
+        "TOOLS_DIR",
+        "RESTRICTED_DIR",
+        "WORKSPACE",
+        "TOOL_LOG",
+        "TOOL_SERVER_HOST",
+        "TOOL_SERVER_PORT",
+        "CORS_ORIGINS",
+        "RATE_LIMIT_WINDOW_MS",
+        "RATE_LIMIT_MAX",
+        "REQUEST_TIMEOUT",
+        "MAX_REQUEST_SIZE",
+        "LOGGING_ENABLED",
+        "ENABLE_HELMET",
+    ];
     for Setting { key, flag, env, help, .. } in SETTINGS {
         assert_eq!(*flag, key.replace(['.', '_'], "-"));
         let derived = format!("TOOL_{}", key.replace('.', "_").to_uppercase());
@@ -305,4 +322,67 @@ fn settings_that_are_not_utf8_are_refused() {
     };
     let message = error(load(&matches, &variable));
     assert_eq!(message, "env WORKSPACE: is not UTF-8; settings are text");
+}
+
+#[test]
+fn http_is_off_until_something_of_it_is_said() {
+    assert_eq!(read(&[], &[]).unwrap().http.listen, None);
+    let at = |flags: &[&str], env: &[(&str, &str)]| {
+        read(flags, env).unwrap().http.listen.map(|address| address.to_string())
+    };
+    let open = ["--insecure-no-auth"];
+    assert_eq!(at(&open, &[]).as_deref(), Some("127.0.0.1:3001"));
+    assert_eq!(at(&["--http-token-file=/t"], &[]).as_deref(), Some("127.0.0.1:3001"));
+    let seeds = [("TOOL_SERVER_PORT", "8080"), ("TOOL_SERVER_HOST", "::1")];
+    assert_eq!(at(&open, &seeds).as_deref(), Some("[::1]:8080"));
+    let both = [("TOOL_SERVER_PORT", "8080"), ("TOOL_HTTP_LISTEN", "127.0.0.2:1")];
+    assert_eq!(at(&open, &both).as_deref(), Some("127.0.0.2:1"));
+    let wrong = |flags: &[&str], env: &[(&str, &str)]| error(read(flags, env));
+    assert!(
+        wrong(&[], &[("TOOL_SERVER_PORT", "3001")]).contains("need tokens: set http.token_file")
+    );
+    assert!(wrong(&["--insecure-no-auth", "--http-token-file=/t"], &[]).contains("exclude"));
+    let others = wrong(&open, &[("TOOL_SERVER_HOST", "0.0.0.0")]);
+    assert!(others.contains("loopback addresses alone") && others.contains("0.0.0.0:3001"));
+}
+
+#[test]
+fn settings_of_http_are_validated_and_named() {
+    for (name, wrong, right) in [
+        ("TOOL_SERVER_PORT", &["0", "65536", "http", "-1"][..], "65535"),
+        ("TOOL_SERVER_HOST", &["example.com", "300.0.0.1"], "localhost"),
+        ("RATE_LIMIT_WINDOW_MS", &["999", "0", "x"], "1000"),
+        ("RATE_LIMIT_MAX", &["0", "-1", "many"], "1"),
+        ("REQUEST_TIMEOUT", &["0", "-5", "1s"], "1"),
+        ("MAX_REQUEST_SIZE", &["0", "50 apples", "-1mb"], "10mb"),
+        ("LOGGING_ENABLED", &["maybe"], "false"),
+        ("ENABLE_HELMET", &["maybe"], "false"),
+        ("LOG_LEVEL", &["loud"], "warn"),
+        ("CORS_ORIGINS", &["*", "example.com", "https://a/"], "https://a,http://b:1"),
+        ("TOOL_HTTP_HOSTS", &["a/b", "x:80"], "tools,10.0.0.7"),
+    ] {
+        for value in wrong {
+            let message = error(read(&["--insecure-no-auth"], &[(name, value)]));
+            assert!(message.contains(&format!("env {name}")), "{message}");
+            assert!(message.contains(value), "{message}");
+        }
+        read(&["--insecure-no-auth"], &[(name, right)]).unwrap();
+    }
+}
+
+#[test]
+fn names_of_other_tool_servers_count_where_ours_are_unset() {
+    let root = |env: &[(&str, &str)]| origin(&read(&[], env).unwrap(), "workspace");
+    let all = [("WORKSPACE_ROOT", "/c"), ("PROJECT_ROOT", "/b"), ("WORKSPACE", "/a")];
+    assert_eq!(root(&all), "[\"/a\"] env WORKSPACE");
+    assert_eq!(root(&all[..2]), "[\"/b\"] env PROJECT_ROOT");
+    assert_eq!(root(&all[..1]), "[\"/c\"] env WORKSPACE_ROOT");
+    let message = error(read(&[], &[("WORKSPACE_ROOT", "app")]));
+    assert!(message.contains("\"app\" (env WORKSPACE_ROOT): expected a directory's whole path"));
+    assert_eq!(
+        root(&[("WORKSPACE", "a/b"), ("WORKSPACE_ROOT", "app")]),
+        root(&[("WORKSPACE", "a/b")])
+    );
+    let level = read(&[], &[("LOG_LEVEL", "debug")]).unwrap();
+    assert_eq!(origin(&level, "log.level"), "\"debug\" env LOG_LEVEL");
 }

@@ -3,7 +3,7 @@
 //! Owns: the types that the rest of the server reads its settings from.
 //! Must not: know how a value is written; `field` does.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,6 +36,10 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
     pub(crate) approvals: Approvals,
+    pub(crate) agent: Agent,
+    pub(crate) http: Http,
+    /// Whether callers by HTTP need no token.
+    pub(crate) insecure_no_auth: bool,
     pub(crate) registry: Rescan,
     pub(crate) audit: AuditSettings,
     /// Where the figures are given by HTTP: a loopback address.
@@ -67,6 +71,42 @@ pub(crate) struct ListenSpec {
 pub(crate) struct PathMap {
     pub(crate) client: PathBuf,
     pub(crate) server: PathBuf,
+}
+
+/// The broker's own tools.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Agent {
+    /// Which of them are served, as names and patterns.
+    pub(crate) tools: Vec<String>,
+    /// Definitions in place of those that ship.
+    pub(crate) definitions: Option<PathBuf>,
+    /// Whether what they write is on disk before that is told.
+    pub(crate) durable: bool,
+}
+
+/// The door for HTTP.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Http {
+    /// Where it is; unset: nowhere.
+    pub(crate) listen: Option<SocketAddr>,
+    /// Of `listen`, where that is not given.
+    pub(crate) host: Option<IpAddr>,
+    /// Of `listen`, where that is not given.
+    pub(crate) port: Option<u16>,
+    pub(crate) token_file: Option<PathBuf>,
+    /// Names that it is asked by, beside loopback's and its own address.
+    pub(crate) hosts: Vec<String>,
+    /// Whose pages may ask.
+    pub(crate) cors_origins: Vec<String>,
+    pub(crate) rate_window: Duration,
+    pub(crate) rate_max: usize,
+    pub(crate) request_timeout: Duration,
+    pub(crate) max_request: usize,
+    pub(crate) log: bool,
+    pub(crate) helmet: bool,
+    /// Where operators answer; unset: nowhere by HTTP.
+    pub(crate) operator_listen: Option<SocketAddr>,
+    pub(crate) operator_token_file: Option<PathBuf>,
 }
 
 /// How much of everything.

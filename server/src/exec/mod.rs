@@ -30,12 +30,14 @@
 //! - `tree`       the processes of a call, and their end
 //! - `census`     who belongs to which call
 //! - `hunt`       those that are gone before they are seen
+//! - `crew`       threads for files of the workspace
 //! - `lacks`      why namespaces cannot be had
 
 mod bell;
 mod census;
 mod confinement;
 mod connector;
+mod crew;
 pub(crate) mod ground;
 mod hear;
 mod hunt;
@@ -62,6 +64,7 @@ mod trial;
 
 pub(crate) use bell::{Bell, Rings};
 pub(crate) use confinement::Confinement;
+pub(crate) use crew::{Crew, CrewError};
 pub(crate) use ground::Ground;
 pub(crate) use hear::{Event, Hear, Order};
 pub(crate) use leader::{VERB as LEADER_VERB, lead};

@@ -32,6 +32,11 @@ impl Report {
         Report::of(Outcome::Exited(Exit::Signal(signal.number())))
     }
 
+    /// Of work that was done without a process, as an exit status.
+    pub(crate) fn said(status: u8) -> Report {
+        Report::of(Outcome::Exited(Exit::Code(status)))
+    }
+
     /// Without output.
     pub(super) fn of(outcome: Outcome) -> Report {
         let seen = Seen::default();

@@ -4,9 +4,17 @@
 //! Made again any number of times. What is there keeps its content; a mode that is
 //! too open is closed. Must not: follow a link, or change an owner of what is there.
 
+use std::ffi::{CString, OsStr};
 use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag};
+use nix::sys::stat::Mode;
+use nix::unistd::{Gid, Uid, fchown, fchownat};
 
 use super::{HostError, Ids, failed, refused};
 
@@ -81,7 +89,10 @@ fn directory(
     if !about.is_dir() {
         return Err(refused(path, "is there and is no directory: move it away"));
     }
-    if about.mode() & 0o777 & !mode != 0 || made.last().is_some_and(|last| last == path) {
+    // Its user may have closed it to himself, from inside; what is shared may be closer.
+    let closed = ids.is_some() && about.mode() & mode != mode;
+    let open = about.mode() & 0o777 & !mode != 0;
+    if open || closed || made.last().is_some_and(|last| last == path) {
         let permissions = Permissions::from_mode(mode);
         fs::set_permissions(path, permissions).map_err(failed("change the mode of", path))?;
     }
@@ -106,16 +117,50 @@ fn directory(
     hand_over(path, ids)
 }
 
+/// How a directory is opened, and nothing else.
+const DIRECTORY: OFlag =
+    OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
 /// Gives a directory and all in it to somebody; links themselves, not what they lead to.
 fn hand_over(path: &Path, ids: Ids) -> Result<(), HostError> {
-    let about = fs::symlink_metadata(path).map_err(failed("look at", path))?;
-    if about.is_dir() {
-        for entry in fs::read_dir(path).map_err(failed("list", path))? {
-            hand_over(&entry.map_err(failed("list", path))?.path(), ids)?;
+    let directory = Dir::open(path, DIRECTORY, Mode::empty());
+    give(directory.map_err(because("open", path))?, path, ids)
+}
+
+/// An agent may still write there: so no name is looked up twice, and none from above.
+fn give(mut directory: Dir, path: &Path, ids: Ids) -> Result<(), HostError> {
+    let (uid, gid) = (Some(Uid::from_raw(ids.uid)), Some(Gid::from_raw(ids.gid)));
+    let names: Vec<CString> = directory
+        .iter()
+        .map(|entry| entry.map(|entry| entry.file_name().to_owned()))
+        .collect::<Result<_, _>>()
+        .map_err(because("list", path))?;
+    let others = |name: &&CString| ![&b"."[..], b".."].contains(&name.to_bytes());
+    for name in names.iter().filter(others) {
+        let within = path.join(OsStr::from_bytes(name.to_bytes()));
+        let given = match Dir::openat(&directory, name.as_c_str(), DIRECTORY, Mode::empty()) {
+            Ok(inner) => {
+                give(inner, &within, ids)?;
+                continue;
+            }
+            Err(Errno::ENOTDIR | Errno::ELOOP) => {
+                let links = AtFlags::AT_SYMLINK_NOFOLLOW;
+                fchownat(&directory, name.as_c_str(), uid, gid, links)
+            }
+            Err(errno) => Err(errno),
+        };
+        match given {
+            // It is gone by now.
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(because("change the owner of", &within)(errno)),
         }
     }
-    let (uid, gid) = (Some(ids.uid), Some(ids.gid));
-    std::os::unix::fs::lchown(path, uid, gid).map_err(failed("change the owner of", path))
+    fchown(&directory, uid, gid).map_err(because("change the owner of", path))
+}
+
+fn because(operation: &'static str, path: &Path) -> impl FnOnce(Errno) -> HostError {
+    let failed = failed(operation, path);
+    move |errno| failed(errno.into())
 }
 
 /// Whether anything but empty directories is in it.
@@ -162,6 +207,20 @@ mod tests {
     }
 
     #[test]
+    fn what_the_agent_closed_is_open_to_its_user_again() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let layout = Layout { home: dir.path(), instance: Some(("x", own())) };
+        lay(&layout).expect("laid");
+        for name in ["state/x/scratch", "state/x/agent", "config/claude"] {
+            fs::set_permissions(dir.path().join(name), Permissions::from_mode(0o000)).expect("set");
+        }
+        lay(&layout).expect("laid");
+        for name in ["state/x/scratch", "state/x/agent", "config/claude"] {
+            assert_eq!(mode(&dir.path().join(name)), 0o700, "{name}");
+        }
+    }
+
+    #[test]
     fn a_file_or_a_link_in_the_place_of_a_directory_is_an_error() {
         let dir = tempfile::tempdir().expect("a directory");
         let layout = Layout { home: dir.path(), instance: None };
@@ -190,5 +249,41 @@ mod tests {
         assert_eq!(fs::metadata(agent.join("mine")).expect("there").uid(), 1001);
         let error = lay_for(1000).expect_err("somebody's").to_string();
         assert!(error.contains("belongs to uid 1001") && error.contains("chown"), "{error}");
+    }
+
+    #[test]
+    fn nothing_outside_changes_hands_whatever_an_agent_does_meanwhile() {
+        use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+        use std::sync::atomic::{AtomicBool, Ordering};
+        if own().uid != 0 {
+            return; // Only root gives anything away; CI runs as root.
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        let (given, kept) = (dir.path().join("given"), dir.path().join("kept"));
+        for path in [&given, &given.join("a"), &kept] {
+            fs::create_dir(path).expect("made");
+        }
+        fs::write(kept.join("file"), "").expect("written");
+        std::os::unix::fs::symlink(&kept, given.join("b")).expect("linked");
+        let over = AtomicBool::new(false);
+        let done = std::thread::scope(|scope| {
+            let (a, b) = (given.join("a"), given.join("b"));
+            let over = &over;
+            scope.spawn(move || {
+                // Now a directory, now a link to one.
+                while !over.load(Ordering::Relaxed) {
+                    renameat2(AT_FDCWD, &a, AT_FDCWD, &b, RenameFlags::RENAME_EXCHANGE)
+                        .expect("swapped");
+                }
+            });
+            let ids = Ids { uid: 1000, gid: 1000 };
+            let all = (0..3000).try_for_each(|_| hand_over(&given, ids));
+            over.store(true, Ordering::Relaxed);
+            all
+        });
+        for path in [&kept, &kept.join("file")] {
+            assert_eq!(fs::metadata(path).expect("there").uid(), 0, "{}", path.display());
+        }
+        done.expect("given");
     }
 }

@@ -60,13 +60,14 @@ pub(crate) struct Place {
 }
 
 /// Where nothing may be mounted over: the containers have their own there.
-const TAKEN: [&str; 15] = [
+const TAKEN: [&str; 17] = [
     "/app",
     "/bin",
     "/dev",
     "/etc",
     "/lib",
     "/lib64",
+    "/opt/agent",
     "/proc",
     "/run",
     "/sbin",
@@ -74,6 +75,7 @@ const TAKEN: [&str; 15] = [
     "/sys",
     "/tmp",
     "/usr",
+    "/var/lib/extrausers",
     "/var/lib/tool-server",
     "/home/agent",
 ];

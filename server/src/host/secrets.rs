@@ -4,7 +4,7 @@
 //!
 //! Owns: which name goes where. Must not: print or log a value.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, lchown};
@@ -44,6 +44,9 @@ const PASSED: [&str; 5] = [
 
 /// Beside the directory: which of its files came from `.env`. They go when their key goes.
 const LIST: &str = "list";
+
+/// The longest name of a file: with `.new` behind it the kernel takes it too.
+const LONGEST: usize = 128;
 
 /// What went where; names alone.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -89,7 +92,6 @@ pub(crate) fn split(
     all.retain(|(key, _)| !key.value.is_empty());
     let mut split = Split::default();
     let mut lines = Zeroizing::new(String::new());
-    let mut from_env = Vec::new();
     let (agents, tools): (Vec<_>, Vec<_>) = all.iter().partition(|(key, _)| is_agents(&key.name));
     for (key, _) in agents {
         lines.push_str(&format!("{}={}\n", key.name, key.value.as_str()));
@@ -102,41 +104,57 @@ pub(crate) fn split(
             ));
         }
     }
+    let mut files: BTreeMap<String, (&Key, bool)> = BTreeMap::new();
     for (key, in_file) in tools {
         let known = KNOWN.iter().find(|(name, _)| *name == key.name).map(|(_, file)| *file);
         let file = known.map_or_else(|| key.name.to_ascii_lowercase(), str::to_owned);
-        if let Some(other) = split.server.get(&file) {
+        if file.len() > LONGEST {
+            return Err(refused(env, format!("has a name of more than {LONGEST} letters")));
+        }
+        if let Some((other, other_in_file)) = files.get(&file) {
+            let both =
+                if *in_file && *other_in_file { "has both" } else { "and your environment have" };
             return Err(refused(
                 env,
-                format!(
-                    "and your environment have {other} and {}, both for {file}: leave one of the two",
-                    key.name
-                ),
+                format!("{both} {} and {}, for {file}: leave one of the two", other.name, key.name),
             ));
         }
-        split.changed |= write(&to.join(&file), &key.value, owner)?;
-        if *in_file {
-            from_env.push(file.clone());
-        } else {
+        files.insert(file, (key, *in_file));
+    }
+    // From here on it may end anywhere: what it has written is on the list before, and
+    // goes with its key.
+    let list = to.with_extension(LIST);
+    let before = listed(&list)?;
+    let from_env = || files.iter().filter(|(_, (_, in_file))| *in_file).map(|(file, _)| file);
+    let all: BTreeSet<&String> = before.iter().chain(from_env()).collect();
+    write(&list, &lines_of(&all), None)?;
+    for (file, (key, in_file)) in &files {
+        let path = to.join(file);
+        split.changed |= write(&path, &key.value, owner)?;
+        if !in_file {
             split.notes.push(format!(
                 "{}: from your environment; it stays in {} until you remove it",
                 key.name,
-                to.join(&file).display()
+                path.display()
             ));
         }
-        split.server.insert(file, key.name.clone());
+        split.server.insert(file.clone(), key.name.clone());
     }
-    for name in listed(&to.with_extension(LIST))? {
-        let path = to.join(&name);
-        if !split.server.contains_key(&name) && path.exists() {
+    for name in &before {
+        let path = to.join(name);
+        if !files.contains_key(name) && path.exists() {
             fs::remove_file(&path).map_err(failed("remove", &path))?;
-            split.removed.push(name);
+            split.removed.push(name.clone());
             split.changed = true;
         }
     }
-    write(&to.with_extension(LIST), &from_env.join("\n"), None)?;
+    write(&list, &lines_of(&from_env().collect()), None)?;
     write(client, &lines, None)?;
     Ok(split)
+}
+
+fn lines_of(names: &BTreeSet<&String>) -> String {
+    names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join("\n")
 }
 
 /// Names that were written here before; nothing that could lead elsewhere.
@@ -172,11 +190,16 @@ fn write(path: &Path, text: &str, owner: Option<Ids>) -> Result<bool, HostError>
         .mode(0o600)
         .open(&new)
         .map_err(failed("create", &new))?;
-    file.write_all(text.as_bytes()).map_err(failed("write", &new))?;
-    if let Some(ids) = owner {
-        lchown(&new, Some(ids.uid), Some(ids.gid)).map_err(failed("change the owner of", &new))?;
-    }
-    fs::rename(&new, path).map_err(failed("replace", path))?;
+    let mut put = || -> Result<(), HostError> {
+        file.write_all(text.as_bytes()).map_err(failed("write", &new))?;
+        if let Some(ids) = owner {
+            lchown(&new, Some(ids.uid), Some(ids.gid))
+                .map_err(failed("change the owner of", &new))?;
+        }
+        fs::rename(&new, path).map_err(failed("replace", path))
+    };
+    // What could not be put in its place does not lie beside it.
+    put().inspect_err(|_error| drop(fs::remove_file(&new)))?;
     Ok(!same)
 }
 
@@ -258,6 +281,26 @@ mod tests {
         assert!(stand.file("secrets/github_token").is_some());
         let error = stand.split("GH_TOKEN=g-1\n", &[("GITHUB_TOKEN", "g-2")]).expect_err("two");
         assert!(error.to_string().contains("leave one of the two"), "{error}");
+    }
+
+    #[test]
+    fn what_fails_leaves_no_secret_that_would_stay() {
+        let stand = Stand::new();
+        let error = stand.split("A_TOKEN=1\na_token=2\n", &[]).expect_err("two").to_string();
+        assert!(error.contains(".env has both A_TOKEN and a_token, for a_token"), "{error}");
+        assert_eq!(stand.file("secrets/a_token"), None);
+        let long = format!("B=1\n{}=2\n", "A".repeat(200));
+        stand.split(&long, &[]).expect_err("too long");
+        assert_eq!(stand.file("secrets/b"), None);
+        // One that cannot be written: what was is removed with its key.
+        fs::create_dir(stand.dir.path().join("secrets/b_token")).expect("made");
+        stand.split("A_TOKEN=1\nB_TOKEN=2\n", &[]).expect_err("a directory");
+        assert!(stand.file("secrets/a_token").is_some());
+        assert_eq!(stand.file("secrets/b_token.new"), None);
+        fs::remove_dir(stand.dir.path().join("secrets/b_token")).expect("removed");
+        let split = stand.split("", &[]).expect("split");
+        assert_eq!(split.removed, ["a_token"]);
+        assert_eq!(stand.file("secrets/a_token"), None);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use tracing::warn;
 
 use super::connection::Patience;
 use super::operation::Reload;
+use crate::agent::Agent;
 use crate::broker::{Broker, Peer};
 use crate::os::descriptors::peer;
 use crate::os::foreign::Spare;
@@ -181,6 +182,8 @@ impl Rules {
 pub(crate) struct Context {
     /// Below.
     pub(crate) broker: Arc<Broker>,
+    /// The tools that are called with JSON.
+    pub(crate) agent: Agent,
     /// Of this socket.
     pub(crate) rules: Rules,
     /// Of every connection.
@@ -201,9 +204,14 @@ pub(crate) struct Shared {
     pub(crate) crowded: Arc<Notify>,
     /// Bytes that requests may hold which are not whole yet.
     partial: Arc<Semaphore>,
+    /// Bytes of answers to calls with JSON that do not fit a message and are not written.
+    unwritten: Arc<Semaphore>,
     /// Descriptors that calls pass beyond three each.
     pub(crate) spare: Spare,
 }
+
+/// As many bytes of answers may wait for peers to read them.
+const UNWRITTEN: usize = 128 * 1024 * 1024;
 
 impl Shared {
     /// With room for so many bytes of requests that are not whole, within a limit
@@ -214,8 +222,15 @@ impl Shared {
         Shared {
             crowded: Arc::default(),
             partial: Arc::new(Semaphore::new(bytes)),
+            unwritten: Arc::new(Semaphore::new(UNWRITTEN)),
             spare: Spare::new(spare),
         }
+    }
+
+    /// Room for an answer of so many bytes; none, where others fill it that nobody reads.
+    pub(crate) fn room_for(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let bytes = u32::try_from(bytes).ok()?;
+        Arc::clone(&self.unwritten).try_acquire_many_owned(bytes).ok()
     }
 
     /// Room for a request that grew to `bytes`, given back when it is dropped.

@@ -4,12 +4,13 @@
 //! Reading and writing are two halves over one socket, so that a peer that does
 //! not read cannot keep the server from hearing it.
 
-use std::io;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
@@ -68,8 +69,11 @@ pub(crate) struct Patience {
 pub(crate) struct Writer {
     socket: Arc<UnixStream>,
     codec: LengthDelimitedCodec,
+    /// What comes before the buffer: long texts where they are, and what is between them.
+    ahead: VecDeque<Bytes>,
+    ahead_bytes: usize,
     buffer: BytesMut,
-    /// What goes with a byte of the buffer, and how many come before that.
+    /// What goes with a byte of all that, and how many come before it.
     passing: Option<(usize, Vec<OwnedFd>)>,
 }
 
@@ -112,6 +116,10 @@ impl Come {
 
 /// How much is read at once.
 const READ: usize = 16 * 1024;
+/// Bytes of a text in one message.
+const PIECE: usize = 32 * 1024;
+/// How many pieces are written at once.
+const SLICES: usize = 64;
 
 /// Room in the buffer that is worth a read.
 const SPARE: usize = 256;
@@ -147,7 +155,15 @@ pub(crate) fn split(
         patience,
         deadline: Some(Instant::now() + patience.first),
     };
-    (reader, Writer { socket, codec: codec(), buffer: BytesMut::new(), passing: None })
+    let writer = Writer {
+        socket,
+        codec: codec(),
+        ahead: VecDeque::new(),
+        ahead_bytes: 0,
+        buffer: BytesMut::new(),
+        passing: None,
+    };
+    (reader, writer)
 }
 
 impl Reader {
@@ -317,7 +333,7 @@ impl Writer {
         payload: Vec<u8>,
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
-        self.passing = Some((self.buffer.len(), descriptors));
+        self.passing = Some((self.pending(), descriptors));
         self.queue(payload)
     }
 
@@ -332,9 +348,23 @@ impl Writer {
         }
     }
 
+    /// Adds chunks of a text, which is not copied: memory that is new costs as much as what is
+    /// read and written of it.
+    pub(crate) fn queue_text(&mut self, kind: frame::Kind, mut text: Bytes) {
+        while !text.is_empty() {
+            let piece = text.split_to(text.len().min(PIECE));
+            let Some(prefix) = frame::prefix(piece.len() + 1) else { return };
+            self.buffer.extend_from_slice(&prefix);
+            self.buffer.extend_from_slice(&[kind.byte()]);
+            let before = self.buffer.split().freeze();
+            self.ahead_bytes += before.len() + piece.len();
+            self.ahead.extend([before, piece]);
+        }
+    }
+
     /// How much is to be written.
     pub(crate) fn pending(&self) -> usize {
-        self.buffer.len()
+        self.ahead_bytes + self.buffer.len()
     }
 
     /// Writes some of it. Giving up the future loses nothing.
@@ -343,7 +373,7 @@ impl Writer {
             // Most of the time the socket takes it at once: ask first, wait then.
             match self.try_write() {
                 Ok(written) => {
-                    drop(self.buffer.split_to(written));
+                    self.advance(written);
                     match &mut self.passing {
                         Some((0, _)) => self.passing = None,
                         Some((before, _)) => *before = before.saturating_sub(written),
@@ -362,16 +392,33 @@ impl Writer {
         }
     }
 
+    fn advance(&mut self, mut written: usize) {
+        while let Some(first) = self.ahead.front_mut() {
+            let part = written.min(first.len());
+            first.advance(part);
+            (written, self.ahead_bytes) = (written - part, self.ahead_bytes - part);
+            if !first.is_empty() {
+                return;
+            }
+            self.ahead.pop_front();
+        }
+        self.buffer.advance(written.min(self.buffer.len()));
+    }
+
     fn try_write(&self) -> io::Result<usize> {
+        let first = self.ahead.front().map_or(&*self.buffer, |first| first);
         match &self.passing {
-            None => self.socket.try_write(&self.buffer),
+            None if self.ahead.is_empty() => self.socket.try_write(&self.buffer),
+            None => {
+                let all = self.ahead.iter().map(|ahead| &**ahead).chain([&*self.buffer]);
+                let slices: Vec<IoSlice<'_>> = all.take(SLICES).map(IoSlice::new).collect();
+                self.socket.try_write_vectored(&slices)
+            }
             Some((0, passing)) => self.socket.try_io(Interest::WRITABLE, || {
-                descriptors::send_with(self.socket.as_fd(), &self.buffer, passing)
+                descriptors::send_with(self.socket.as_fd(), first, passing)
             }),
             // What comes before goes without it.
-            Some((before, _)) => {
-                self.socket.try_write(self.buffer.get(..*before).unwrap_or_default())
-            }
+            Some((before, _)) => self.socket.try_write(first.get(..*before).unwrap_or(first)),
         }
     }
 }

@@ -12,6 +12,8 @@
 //! - `session`     what a connection says: calls, their control, operations
 //! - `events`      what a call tells meanwhile, as messages
 //! - `operation`   health, tools, status, reload, metrics
+//! - `http`        the door for HTTP, on a thread of its own
+//! - `mcp`         tools and files for clients of MCP
 //! - `proxy`       connections that belong to no call
 //! - `scrape`      the figures over HTTP
 
@@ -20,6 +22,8 @@ mod arrange;
 mod connection;
 mod door;
 mod events;
+mod http;
+mod mcp;
 mod operation;
 mod proxy;
 mod scrape;
@@ -28,6 +32,10 @@ mod socket;
 
 pub(crate) use accept::{Context, LEAST_DESCRIPTORS, Limits, Rules, Shared, gate_places, paid_for};
 pub(crate) use door::Door;
+pub(crate) use http::{
+    HttpDoor, HttpError, OPERATOR_DESCRIPTORS, OperatorDoor, Serving, http_descriptors,
+};
+pub(crate) use mcp::serve_stdio;
 pub(crate) use operation::Reload;
 pub(crate) use proxy::{proxy_descriptors, proxy_places, serve_proxy};
 pub(crate) use scrape::{DESCRIPTORS as SCRAPE_DESCRIPTORS, Scrape};

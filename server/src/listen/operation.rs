@@ -1,17 +1,21 @@
 //! What is not a call: health and tools on every socket; status, reload and
 //! approvals and metrics on the control socket.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 use tool_protocol::{Code, Id, PROTOCOL, Refusal};
 
 use super::accept::Context;
+use super::mcp::version_of;
+use crate::agent::format;
 use crate::audit::Audit;
 use crate::broker::{Approvals, Broker, Peer, ProjectError, render_script};
+use crate::registry::Tool;
 
 /// How long an answer waits for something new.
 const LONG_POLL: Duration = Duration::from_secs(20);
@@ -39,7 +43,14 @@ pub(crate) async fn answer(
     let mut text = None;
     let mut value = match op {
         "health" => health(context),
-        "tools" if !context.rules.control => tools(context),
+        "tools" if !context.rules.control => match definitions(context, object).await? {
+            Some((definitions, version)) => {
+                text = Some(definitions);
+                let paths = context.broker.workspace.paths().filter_map(Path::to_str);
+                json!({ "ok": true, "version": version, "workspaces": paths.collect::<Vec<_>>() })
+            }
+            None => tools(context),
+        },
         "status" if context.rules.control => {
             serde_json::to_value(context.broker.status().await).map_err(internal)?
         }
@@ -178,28 +189,78 @@ fn project(
     Ok((json!({ "told": told.map_err(bad)? }), None))
 }
 
+/// How definitions of tools may be asked for.
+#[derive(Deserialize)]
+struct Wanted {
+    format: Option<String>,
+    set: Option<String>,
+    /// They are wanted when they are others than these.
+    after: Option<String>,
+}
+
+/// The catalogue as models want it, of any length, and its version; where a form or a set
+/// is asked for.
+async fn definitions(
+    context: &Context,
+    object: &[u8],
+) -> Result<Option<(String, String)>, Refusal> {
+    let bad = |message: String| Refusal::new(Code::BadRequest, message);
+    let wanted: Wanted = serde_json::from_slice(object)
+        .map_err(|error| bad(format!("the operation tools: {error}")))?;
+    let mut asked = format::Asked::default();
+    for (name, value) in [("format", wanted.format), ("set", wanted.set)] {
+        if let Some(value) = value {
+            asked.say(name, &value).map_err(bad)?;
+        }
+    }
+    if !asked.is_said() {
+        return Ok(None);
+    }
+    let mut snapshots = context.broker.registry.subscribe();
+    let end = Instant::now() + LONG_POLL;
+    loop {
+        snapshots.borrow_and_update();
+        let answer = asked.answer(&context.agent.tools(context.rules.tools.as_deref()));
+        let version = version_of(&answer);
+        if wanted.after.as_ref().is_some_and(|after| *after == version) {
+            tokio::select! {
+                Ok(()) = snapshots.changed() => continue,
+                () = context.broker.draining.cancelled() => {}
+                () = sleep_until(end) => {}
+            }
+        }
+        let text = serde_json::to_string_pretty(&answer).map_err(internal)?;
+        return Ok(Some((text, version)));
+    }
+}
+
 fn tools(context: &Context) -> Value {
     let snapshot = context.broker.registry.snapshot();
     let tools: Vec<Value> = snapshot
         .tools
         .values()
         .filter(|tool| context.rules.serves(&tool.name))
-        .map(|tool| {
-            let (default, ..) = tool.policy.unmatched();
-            let default = if tool.unrestricted() { "unrestricted" } else { default.as_str() };
-            let mut said = Map::new();
-            said.insert("name".to_owned(), json!(tool.name));
-            said.insert("default".to_owned(), json!(default));
-            if let Some(text) = &tool.description {
-                said.insert("description".to_owned(), json!(text));
-            }
-            if !tool.is_confined() {
-                said.insert("sandbox".to_owned(), json!("off"));
-            }
-            Value::Object(said)
-        })
+        .map(|tool| in_short(tool))
         .collect();
-    json!({ "tools": tools })
+    let own = snapshot.own(context.broker.registry.options());
+    let own = own.filter(|tool| context.rules.serves(&tool.name)).map(|tool| in_short(tool));
+    // Apart: whoever makes a command of each of `tools` makes none of these.
+    json!({ "tools": tools, "own": own.collect::<Vec<Value>>() })
+}
+
+fn in_short(tool: &Tool) -> Value {
+    let (default, ..) = tool.policy.unmatched();
+    let default = if tool.unrestricted() { "unrestricted" } else { default.as_str() };
+    let mut said = Map::new();
+    said.insert("name".to_owned(), json!(tool.name));
+    said.insert("default".to_owned(), json!(default));
+    if let Some(text) = &tool.description {
+        said.insert("description".to_owned(), json!(text));
+    }
+    if !tool.is_confined() {
+        said.insert("sandbox".to_owned(), json!("off"));
+    }
+    Value::Object(said)
 }
 
 /// Halves the longest lists until the answer fits, and says that it did.

@@ -33,6 +33,8 @@ const SHARE: u64 = 8;
 const SILENCE: Duration = Duration::from_secs(15 * 60);
 /// How long nothing is taken after an error.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Of those who may not be here the log has one in each span, and how many there were.
+const SPAN: Duration = Duration::from_secs(60);
 
 /// How many connections a limit of descriptors pays for.
 pub(crate) fn proxy_places(descriptors: u64) -> u64 {
@@ -57,6 +59,7 @@ pub(crate) async fn serve_proxy(
         Err(error) => return warn!(%error, "the proxy's socket cannot be listened at"),
     };
     let places = Arc::new(Semaphore::new(usize::try_from(places).unwrap_or(1)));
+    let mut turned = Turned::default();
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let stream = tokio::select! {
@@ -70,7 +73,7 @@ pub(crate) async fn serve_proxy(
                 }
             }
         };
-        let may = may(&stream, &rules);
+        let may = may(&stream, &rules, &mut turned);
         // What it may have sent with its first bytes is closed elsewhere.
         let stream = proxy_stranger(stream);
         if !may {
@@ -90,14 +93,33 @@ pub(crate) async fn serve_proxy(
 }
 
 /// As at the calls' socket: by uid and gid, where settings name them.
-fn may(stream: &UnixStream, rules: &Rules) -> bool {
+fn may(stream: &UnixStream, rules: &Rules, turned: &mut Turned) -> bool {
     let Ok((uid, gid)) = peer(stream.as_fd()) else { return false };
     let is = |known: &Option<Vec<u32>>, id: u32| known.as_ref().is_none_or(|all| all.contains(&id));
     let may = is(&rules.uids, uid) && is(&rules.gids, gid);
-    if !may {
-        warn!(uid, gid, "may not use the proxy: see peers.uids and peers.gids");
+    if !may && let Some(times) = turned.away(Instant::now(), SPAN) {
+        warn!(uid, gid, times, "may not use the proxy: see peers.uids and peers.gids");
     }
     may
+}
+
+/// Who may not be here, as the log has it.
+#[derive(Debug, Default)]
+struct Turned {
+    told: Option<Instant>,
+    times: u64,
+}
+
+impl Turned {
+    /// One more; how many it were since the last line, where there is to be one.
+    fn away(&mut self, now: Instant, span: Duration) -> Option<u64> {
+        self.times = self.times.saturating_add(1);
+        if self.told.is_some_and(|told| now.saturating_duration_since(told) < span) {
+            return None;
+        }
+        self.told = Some(now);
+        Some(std::mem::take(&mut self.times))
+    }
 }
 
 /// Returns when nothing was said for too long.
@@ -204,6 +226,17 @@ mod tests {
             quiet.await.unwrap();
             assert!(start.elapsed() >= Duration::from_millis(5 * 80) + most);
         });
+    }
+
+    #[test]
+    fn who_may_not_use_the_proxy_does_not_fill_the_log() {
+        let (mut turned, start) = (Turned::default(), Instant::now());
+        assert_eq!(turned.away(start, SPAN), Some(1));
+        for _ in 0..1000 {
+            assert_eq!(turned.away(start + SPAN / 2, SPAN), None);
+        }
+        assert_eq!(turned.away(start + SPAN, SPAN), Some(1001));
+        assert_eq!(turned.away(start + SPAN, SPAN), None);
     }
 
     #[test]

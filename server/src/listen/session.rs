@@ -6,10 +6,12 @@
 //! - `hear`   what the peer says
 //! - `begin`  from a request and its descriptors to what the broker takes
 //! - `input`  bytes for the tool that it has not taken yet
+//! - `structured`  calls with JSON
 
 mod begin;
 mod hear;
 mod input;
+mod structured;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -23,10 +25,11 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tool_protocol::request::More;
-use tool_protocol::{Code, Id, Refusal, Reply, Request};
+use tool_protocol::{Code, Id, Observation, Refusal, Reply, Request};
 use tracing::{debug, warn};
 
 use self::input::Input;
+use self::structured::Structured;
 use super::accept::Context;
 use super::connection::{Come, HangUp, Read, Reader, Writer, close, split};
 use super::events;
@@ -52,7 +55,7 @@ struct Session {
     reader: Reader,
     writer: Writer,
     /// The calls under way, and what reaches them.
-    calls: JoinSet<Reply>,
+    calls: JoinSet<Ended>,
     orders: Vec<(Option<Id>, mpsc::Sender<Order>)>,
     /// What was asked of a call that is to be repeated: that did nothing yet, and
     /// is meant for the repetition.
@@ -62,6 +65,8 @@ struct Session {
     input: Option<Input>,
     output: Option<mpsc::Receiver<Chunk>>,
     events: Option<mpsc::Receiver<CallEvent>>,
+    /// What calls with JSON tell.
+    structured: Structured,
     /// A request that goes on in the next message.
     partial: Option<Partial>,
     streamed: bool,
@@ -144,6 +149,7 @@ pub(crate) async fn serve(
         input: None,
         output: None,
         events: None,
+        structured: Structured::default(),
         partial: None,
         streamed: false,
         spoken: false,
@@ -195,9 +201,16 @@ async fn unfit(socket: &UnixStream, broker: &Broker) -> Option<Refusal> {
     if is_it && peer.lives() { None } else { refuse("who connected has ended: connect yourself") }
 }
 
+/// How a call came out.
+enum Ended {
+    Replied(Box<Reply>),
+    Observed(Option<Id>, Box<Observation>, Option<OwnedSemaphorePermit>),
+}
+
 /// What happened next.
 enum Event {
-    Done(Option<Reply>),
+    Done(Option<Ended>),
+    Piece(Vec<u8>),
     Chunk(Option<Chunk>),
     Told(Option<CallEvent>),
     Written,
@@ -213,12 +226,18 @@ impl Session {
         self.note_busy();
         loop {
             match self.next().await? {
-                Event::Done(reply) => self.finish(reply)?,
+                Event::Done(Some(Ended::Observed(id, observation, room))) => {
+                    self.observed(id.as_ref(), *observation, room)?;
+                }
+                Event::Done(Some(Ended::Replied(reply))) => self.finish(Some(*reply))?,
+                Event::Done(None) => self.finish(None)?,
+                Event::Piece(piece) => self.writer.queue(piece)?,
                 Event::Chunk(Some(chunk)) => events::queue_chunk(&mut self.writer, &chunk)?,
                 Event::Chunk(None) => self.output = None,
                 Event::Told(Some(event)) => events::queue(&mut self.writer, event)?,
                 Event::Told(None) => self.events = None,
-                Event::Written | Event::InputTaken => {}
+                Event::Written => self.structured.written(self.writer.pending()),
+                Event::InputTaken => {}
                 Event::Read(read) => self.hear(read).await?,
                 Event::HungUp => return Ok(()),
                 Event::Stalled => return Err(io::ErrorKind::TimedOut.into()),
@@ -254,13 +273,15 @@ impl Session {
         let reading = self.reading();
         let pending = self.writer.pending();
         let has_calls = !self.calls.is_empty();
-        let idle = !has_calls && pending == 0 && self.spoken && self.partial.is_none();
+        let whole = self.partial.is_none() && !self.structured.is_awaited();
+        let idle = !has_calls && pending == 0 && self.spoken && whole;
         tokio::select! {
             biased;
             reply = self.calls.join_next(), if has_calls => {
                 Ok(Event::Done(reply.and_then(Result::ok)))
             }
             written = self.writer.write_some(), if pending > 0 => written.map(|()| Event::Written),
+            piece = self.structured.next(), if pending < WRITE_AHEAD => Ok(Event::Piece(piece)),
             event = receive(&mut self.events), if pending < WRITE_AHEAD => {
                 Ok(Event::Told(event))
             }

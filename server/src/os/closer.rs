@@ -5,7 +5,8 @@
 //! descriptor has chosen.
 //!
 //! Owns: the threads that close. One is always free, as long as there may be more: what
-//! holds one does not hold up what comes behind it. Must not: have its callers wait.
+//! holds one does not hold up what comes behind it, and a socket that lingers holds none
+//! for long (`hurry`). Must not: have its callers wait.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -15,6 +16,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use tokio::sync::oneshot;
 
 use super::foreign::Place;
+use super::hurry::{self, Hurry};
 
 /// Those of this process.
 static CLOSER: OnceLock<Arc<Pool<Closing>>> = OnceLock::new();
@@ -36,6 +38,7 @@ const STACK: usize = 128 * 1024;
 
 /// Starts the first thread; once, at the start.
 pub(crate) fn start_closer() -> std::io::Result<()> {
+    hurry::prepare();
     let pool = Pool::start(close)?;
     CLOSER.set(pool).ok();
     Ok(())
@@ -58,8 +61,8 @@ pub(super) fn put(closing: Closing) {
     }
 }
 
-// As short as can be: whoever has it may set it again meanwhile, and then it is this
-// thread that waits, and no other.
+// As short as can be: whoever has it may set it again meanwhile, or it is a socket in whose
+// queue others lie, and then it is this thread that waits, and no other, and not for long.
 pub(super) fn close((descriptor, place, token): Closing) {
     let linger = libc::linger { l_onoff: 0, l_linger: 0 };
     setsockopt(&descriptor, sockopt::Linger, &linger).ok();
@@ -111,6 +114,7 @@ impl<T: Send + 'static> Pool<T> {
     }
 
     fn work(self: &Arc<Self>) {
+        let hurry = Hurry::here();
         let mut state = self.lock();
         loop {
             let Some(one) = state.queue.pop_front() else {
@@ -130,7 +134,7 @@ impl<T: Send + 'static> Pool<T> {
             if alone && self.more().is_err() {
                 self.lock().threads -= 1;
             }
-            (self.does)(one);
+            hurry.with(|| (self.does)(one));
             state = self.lock();
         }
     }

@@ -266,3 +266,7 @@ pub(crate) fn peer_process(socket: BorrowedFd<'_>) -> Result<PeerProcess, Errno>
         Err(errno) => Err(errno),
     }
 }
+/// Lets the kernel end a TCP connection whose other end takes nothing for so long.
+pub(crate) fn give_up_after(socket: &impl AsFd, millis: u32) -> nix::Result<()> {
+    setsockopt(socket, sockopt::TcpUserTimeout, &millis)
+}

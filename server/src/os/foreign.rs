@@ -26,6 +26,7 @@ use tokio::time::timeout;
 
 use super::closer::{close, close_elsewhere, put};
 use super::descriptors::readable_now;
+use super::hurry::Hurry;
 
 /// Threads beside those that close, for what has no place and would only pile up there.
 const MOST_BESIDE: usize = 16;
@@ -42,9 +43,10 @@ pub(crate) fn close_beside(mut unwanted: Vec<Foreign>) {
         return;
     }
     let close = move || {
+        let hurry = Hurry::here();
         for one in &mut unwanted {
             if let Some(descriptor) = one.descriptor.take() {
-                close((descriptor, None, None));
+                hurry.with(|| close((descriptor, None, None)));
             }
         }
         drop(unwanted);

@@ -61,6 +61,7 @@ pub(crate) fn reset_dispositions() {
             }
         }
     }
+    super::hurry::handle();
 }
 
 /// A process of the same user must not read this one's memory and environment:

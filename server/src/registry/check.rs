@@ -13,6 +13,8 @@ use super::{Registry, RegistryOptions};
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) tools: Vec<Arc<Tool>>,
+    /// The broker's own that are served, each with its rules in words.
+    pub(crate) own: Vec<(Arc<Tool>, String)>,
     /// Not in force as it stands.
     pub(crate) errors: Vec<Problem>,
     /// In force, but worth a look.
@@ -21,10 +23,13 @@ pub(crate) struct Report {
 
 /// Loads everything once, as `serve` does at its start.
 pub(crate) fn check(options: RegistryOptions) -> Report {
-    let snapshot = Registry::open(options).snapshot();
+    let registry = Registry::open(options);
+    let snapshot = registry.snapshot();
     let tools: Vec<Arc<Tool>> = snapshot.tools.values().cloned().collect();
-    let warnings = tools.iter().flat_map(|tool| warnings(tool)).collect();
-    Report { tools, errors: snapshot.problems.clone(), warnings }
+    let own: Vec<Arc<Tool>> = snapshot.own(registry.options()).cloned().collect();
+    let warnings = tools.iter().chain(&own).flat_map(|tool| warnings(tool)).collect();
+    let own = own.into_iter().map(|tool| (Arc::clone(&tool), snapshot.rules_in_words(&tool)));
+    Report { tools, own: own.collect(), errors: snapshot.problems.clone(), warnings }
 }
 
 fn warnings(tool: &Tool) -> Vec<Problem> {

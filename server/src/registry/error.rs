@@ -43,6 +43,12 @@ pub(crate) enum LoadError {
     GrammarAlone { path: PathBuf },
     #[error("is not a tool's name ({})", super::name::EXPECTED)]
     BadName { path: PathBuf },
+    #[error("has the name of one of the broker's own tools: give it another name")]
+    Builtin { path: PathBuf },
+    #[error(
+        "none of the broker's own tools has this name, so that it has no effect: name it as one of them, as read_file.toml, or take it away"
+    )]
+    NoBuiltin { path: PathBuf },
     #[error("its definition is gone")]
     DefinitionGone { path: PathBuf },
     #[error("its wrapper {wrapper} is gone", wrapper = wrapper.display())]
@@ -67,6 +73,8 @@ impl LoadError {
             | LoadError::RulesRequired { path }
             | LoadError::GrammarAlone { path }
             | LoadError::BadName { path }
+            | LoadError::Builtin { path }
+            | LoadError::NoBuiltin { path }
             | LoadError::DefinitionGone { path }
             | LoadError::WrapperGone { path, .. } => path,
         }

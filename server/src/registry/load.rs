@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tool_policy::definition::{self, Definition, NamePattern, Place, SyntaxError};
 
 use super::binary;
+use super::builtin::is_builtin;
 use super::error::LoadError;
 use super::fingerprint::Fingerprint;
 use super::reach;
@@ -54,6 +55,9 @@ impl From<LoadError> for Failure {
 pub(super) fn load(site: &Site<'_>, name: &str, stamp: &Stamp) -> Result<Loaded, Failure> {
     let suspect = |error: LoadError| Failure { suspect: error.is_trust(), error };
     let folder = site.tools.path().join(name);
+    if is_builtin(name) {
+        return Err(LoadError::Builtin { path: folder }.into());
+    }
     check_folder(site, name, &folder).map_err(suspect)?;
     let mut print = Fingerprint::default();
     let (rank, wrapper) = wrapper::find(site, name, stamp, &mut print).map_err(suspect)?;
@@ -166,6 +170,7 @@ fn assemble(
     let tool = Tool {
         name: name.to_owned(),
         binary,
+        any: false,
         wrapper,
         timeout: said.timeout.unwrap_or(options.default_timeout),
         timeout_set: said.timeout.is_some(),
@@ -204,7 +209,7 @@ fn look_up(site: &Site<'_>, name: &str, defined: bool, place: &Path) -> Result<P
     }
 }
 
-fn env(said: Option<definition::Env>, inherit: &[NamePattern]) -> EnvRules {
+pub(super) fn env(said: Option<definition::Env>, inherit: &[NamePattern]) -> EnvRules {
     let usual = || FORWARD.iter().filter_map(|name| NamePattern::parse(name)).collect();
     match said {
         None => EnvRules { forward: usual(), inherit: inherit.to_vec(), set: Vec::new() },

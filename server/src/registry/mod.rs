@@ -6,6 +6,7 @@
 //! caller runs `setup.sh` of what a `Change` says was added).
 
 mod binary;
+mod builtin;
 mod check;
 mod error;
 mod fingerprint;
@@ -31,11 +32,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch as channel;
 use tool_policy::NamePattern;
 
+pub(crate) use binary::is_executable;
 pub(crate) use check::check;
 pub(crate) use error::LoadError;
 pub(crate) use name::ToolName;
 pub(crate) use proxy::define as define_proxy;
-pub(crate) use reach::{DEVICES, SYSTEM, holds};
+pub(crate) use reach::{DEVICES, SYSTEM, holds, in_reach};
 pub(crate) use snapshot::{Change, Problem, Snapshot};
 pub(crate) use tool::{EnvRules, Origin, Tool};
 
@@ -66,6 +68,17 @@ pub(crate) struct RegistryOptions {
     pub(crate) hidden: Vec<(&'static str, PathBuf)>,
     /// What is no tool, and has credentials that no tool may see.
     pub(crate) proxy: Option<Arc<Tool>>,
+    /// Definitions in place of those that ship for the broker's own tools.
+    pub(crate) builtin_dir: Option<PathBuf>,
+    /// Of the broker's own tools those that are served.
+    pub(crate) served: Vec<NamePattern>,
+}
+
+impl RegistryOptions {
+    /// Whether one of the broker's own tools is served.
+    pub(crate) fn serves(&self, own: &str) -> bool {
+        self.served.iter().any(|pattern| pattern.matches(own.as_ref()))
+    }
 }
 
 /// Every tool, as the disk has it.
@@ -100,6 +113,16 @@ impl Registry {
         self.current.borrow().tools.get(name).map(Arc::clone)
     }
 
+    /// One of the broker's own tools, which a call never finds by its name alone.
+    pub(crate) fn builtin(&self, name: &str) -> Option<Arc<Tool>> {
+        self.current.borrow().builtins.get(name).map(Arc::clone)
+    }
+
+    /// What a name of either kind is defined as now.
+    pub(crate) fn in_force(&self, name: &str) -> Option<Arc<Tool>> {
+        self.builtin(name).or_else(|| self.find(name))
+    }
+
     /// Looks a tool up, and where the snapshot does not have it takes one look
     /// at the disk for this name. What is in `Change::added` is new: its
     /// `setup.sh` did not run. `None`: `Snapshot::problem` may tell why.
@@ -117,7 +140,6 @@ impl Registry {
     }
 
     /// Follows the snapshots.
-    #[cfg(test)]
     pub(crate) fn subscribe(&self) -> channel::Receiver<Arc<Snapshot>> {
         self.current.subscribe()
     }
@@ -146,8 +168,9 @@ impl Registry {
         let mut next = state.snapshot();
         reach::settle(&mut next, &self.options);
         let change = Change::between(&before, &next);
-        if !change.is_empty() {
-            next.generation = before.generation + 1;
+        // The broker's own are there from the first look on, and no change.
+        if !change.is_empty() || before.builtins.len() != next.builtins.len() {
+            next.generation = before.generation + u64::from(!change.is_empty());
             self.current.send_replace(Arc::new(next));
         }
         change

@@ -15,7 +15,7 @@ use super::RegistryOptions;
 use super::error::LoadError;
 use super::fingerprint::Fingerprint;
 use super::reach::lies_open;
-use super::tool::{EnvRules, Origin, Tool};
+use super::tool::{EnvRules, NO_PROGRAM, Origin, Tool};
 use super::trust::{MAX_DEFINITION, Trust};
 use crate::os::root::Root;
 
@@ -42,7 +42,8 @@ pub(crate) fn define(path: &Path, options: &RegistryOptions) -> Result<Arc<Tool>
     print.text(path, &text);
     let tool = Tool {
         name: PROXY.to_owned(),
-        binary: Path::new("/nonexistent").to_owned(),
+        binary: Path::new(NO_PROGRAM).to_owned(),
+        any: false,
         wrapper: None,
         timeout: options.default_timeout,
         timeout_set: false,

@@ -163,6 +163,14 @@ fn exposes(tool: &Tool, secrets: &[Secret], options: &RegistryOptions) -> Option
     lies_open(tool, options).or_else(|| secrets.iter().find_map(|secret| shows(tool, secret)))
 }
 
+/// What every tool reads, or one of them, that this path lies beneath.
+pub(crate) fn in_reach(path: &Path, workspace: &[PathBuf], state: &Path) -> Option<PathBuf> {
+    let system = SYSTEM.iter().map(PathBuf::from);
+    let all = workspace.iter().cloned().chain([state.join("home")]).chain(system);
+    let mut all = all.filter(|open| holds(open, path));
+    all.next()
+}
+
 /// A credential of its own that every tool can read.
 pub(super) fn lies_open(tool: &Tool, options: &RegistryOptions) -> Option<(usize, String)> {
     let everybodys = || {

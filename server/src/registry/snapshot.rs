@@ -8,6 +8,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::RegistryOptions;
+use super::builtin::{Builtins, is_a_call_of};
 use super::error::LoadError;
 use super::tool::Tool;
 
@@ -15,6 +17,8 @@ use super::tool::Tool;
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) tools: BTreeMap<String, Arc<Tool>>,
+    /// The broker's own.
+    pub(crate) builtins: Builtins,
     pub(crate) problems: Vec<Problem>,
     /// Grows by one with every snapshot that differs from the one before.
     pub(crate) generation: u64,
@@ -23,7 +27,25 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Whether any tool has a credential that the server keeps for it.
     pub(crate) fn holds_credentials(&self) -> bool {
-        self.tools.values().any(|tool| tool.holds_credential())
+        self.tools.values().chain(self.builtins.values()).any(|tool| tool.holds_credential())
+    }
+
+    /// The broker's own tools that are served.
+    pub(crate) fn own<'a>(
+        &'a self,
+        options: &'a RegistryOptions,
+    ) -> impl Iterator<Item = &'a Arc<Tool>> {
+        let served = self.builtins.iter().filter(|(name, _)| options.serves(name));
+        served.map(|(_, tool)| tool)
+    }
+
+    /// What decides about a tool's calls, in words.
+    pub(crate) fn rules_in_words(&self, tool: &Tool) -> String {
+        match is_a_call_of(&tool.name) {
+            None => tool.rules_in_words(),
+            Some(other) if self.tools.contains_key(other) => format!("by the rules of {other}"),
+            Some(other) => format!("by the rules of {other}, which is not in tools.d"),
+        }
     }
 
     /// The first problem of a tool: why it is not there, or not up to date.
@@ -72,6 +94,8 @@ pub(crate) struct Change {
     pub(crate) added: Vec<Arc<Tool>>,
     pub(crate) changed: Vec<Arc<Tool>>,
     pub(crate) removed: Vec<String>,
+    /// Of the broker's own tools there are others than there were.
+    pub(crate) own: bool,
     /// Problems that were not there before.
     pub(crate) problems: Vec<Problem>,
     /// How many problems are there no more.
@@ -84,6 +108,7 @@ impl Change {
         self.added.is_empty()
             && self.changed.is_empty()
             && self.removed.is_empty()
+            && !self.own
             && self.problems.is_empty()
             && self.solved == 0
     }
@@ -97,6 +122,12 @@ impl Change {
                 Some(_) => change.changed.push(Arc::clone(tool)),
             }
         }
+        for (name, tool) in &new.builtins {
+            if old.builtins.get(name).is_some_and(|before| before != tool) {
+                change.changed.push(Arc::clone(tool));
+            }
+        }
+        change.own = !old.builtins.keys().eq(new.builtins.keys());
         let gone = old.tools.keys().filter(|name| !new.tools.contains_key(*name));
         change.removed = gone.cloned().collect();
         let fresh = new.problems.iter().filter(|problem| !old.problems.contains(problem));

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use super::RegistryOptions;
+use super::builtin::{self, Builtins};
 use super::error::LoadError;
 use super::load::{self, Failure, Loaded};
 use super::name::ToolName;
@@ -30,6 +31,7 @@ pub(super) const SETTLE: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct State {
     entries: BTreeMap<String, Entry>,
+    builtins: Builtins,
     /// Names that had a definition when their folder went, and when it went.
     gone: BTreeMap<String, Instant>,
     /// Of tools.d itself, and of names in it that are no tool's.
@@ -60,6 +62,7 @@ impl State {
     /// Looks at everything.
     pub(super) fn scan(&mut self, options: &RegistryOptions, now: Instant) {
         self.problems.clear();
+        self.scan_builtins(options);
         self.settles = None;
         self.gone.retain(|_, since| now.duration_since(*since) < SETTLE);
         let opened = Site::open(options, self.global_seen);
@@ -92,12 +95,33 @@ impl State {
         let tools = good.map(|(name, tool)| (name.clone(), Arc::clone(tool))).collect();
         let own = self.entries.values().filter_map(|entry| entry.problem.clone());
         let problems = self.problems.iter().cloned().chain(own).collect();
-        Snapshot { tools, problems, generation: 0 }
+        Snapshot { tools, builtins: self.builtins.clone(), problems, generation: 0 }
     }
 
     /// When the next look is due at the latest, where something is settling.
     pub(super) fn settles(&self) -> Option<Instant> {
         self.settles
+    }
+
+    /// What ships does not change. Of the operator's, one that cannot be read, or is gone,
+    /// leaves the last good one in place: what ships may allow more.
+    fn scan_builtins(&mut self, options: &RegistryOptions) {
+        if !self.builtins.is_empty() && options.builtin_dir.is_none() {
+            return;
+        }
+        let (found, problems) = builtin::load(options);
+        for (name, tool) in found {
+            let Some(last) = self.builtins.get_mut(name) else {
+                self.builtins.insert(name, tool);
+                continue;
+            };
+            if tool.ships() && !last.ships() {
+                self.problems.push(Problem::new(Some(name), &builtin::gone(last)));
+            } else if *last != tool {
+                *last = tool;
+            }
+        }
+        self.problems.extend(problems);
     }
 
     fn scan_folders(&mut self, site: &Site<'_>, names: Vec<OsString>, now: Instant) {

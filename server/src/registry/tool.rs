@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,12 +17,17 @@ use tool_policy::{Mode, NamePattern, Policy, Rate};
 
 use crate::os::limit::Limit;
 
+/// The binary of what has none.
+pub(super) const NO_PROGRAM: &str = "/nonexistent";
+
 /// A tool, as the folder `tools.d/NAME` defines it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tool {
     pub(crate) name: String,
     /// Absolute. That it exists is known only when it is run: `missing` asks.
     pub(crate) binary: PathBuf,
+    /// The first word of a call is the program, and there is no binary.
+    pub(crate) any: bool,
     /// Run instead of the binary.
     pub(crate) wrapper: Option<Wrapper>,
     pub(crate) timeout: Duration,
@@ -59,9 +64,24 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
+    /// It is work of the broker's own, and no program is started.
+    pub(crate) fn runs_nothing(&self) -> bool {
+        !self.any && self.wrapper.is_none() && self.binary == Path::new(NO_PROGRAM)
+    }
+
     /// Nothing restricts it: neither rules, nor `default`, nor a wrapper.
     pub(crate) fn unrestricted(&self) -> bool {
         self.policy.is_unrestricted() && self.wrapper.is_none()
+    }
+
+    /// What it runs, in words.
+    pub(crate) fn runs_in_words(&self) -> String {
+        match &self.wrapper {
+            None if self.runs_nothing() => "no program: the broker does it itself".to_owned(),
+            None if self.any => "the program that its first word names".to_owned(),
+            Some(wrapper) => format!("wrapper {}", wrapper.path.display()),
+            None => self.binary.display().to_string(),
+        }
     }
 
     /// What decides about its calls, in words.
@@ -116,6 +136,7 @@ impl Tool {
     pub(crate) fn missing(&self) -> Option<String> {
         match &self.wrapper {
             Some(wrapper) => wrapper.missing(),
+            None if self.any || self.runs_nothing() => None,
             None if super::binary::is_executable(&self.binary) => None,
             None => Some(format!("{} is not installed", self.binary.display())),
         }

@@ -166,6 +166,7 @@ fn wanted(registry: &Registry, mode: Mode) -> Option<BTreeMap<PathBuf, Identity>
     let mut roots = vec![tools];
     // Hidden ones too: symlinks of tools may lead into them.
     roots.extend(Root::open(&options.restricted_dir).ok());
+    roots.extend(options.builtin_dir.as_ref().and_then(|path| Root::open(path).ok()));
     let polled = |root: &Root| mode == Mode::Poll || (mode == Mode::Auto && is_silent(root));
     if roots.iter().any(polled) {
         return None;

@@ -34,11 +34,11 @@ pub(crate) struct Held {
 }
 
 /// What an answer makes of a plan that was asked about.
-pub(in crate::broker) fn heed(
-    asked: Asked<Plan>,
+pub(in crate::broker) fn heed<T>(
+    asked: Asked<T>,
     answer: Answer,
     question: &Rule,
-) -> Result<Approved<Plan>, Refusal> {
+) -> Result<Approved<T>, Refusal> {
     match answer {
         Answer::Yes(consent) => {
             let Consent { id, by, standing, .. } = &consent;
@@ -142,7 +142,7 @@ impl Broker {
             let refusal = Refusal::new(Code::Denied, message).by(&rule.id);
             Err(refusal.hint("instead: repeat the command: it is asked about as it is now"))
         };
-        let in_force = self.registry.find(&tool.name);
+        let in_force = self.registry.in_force(&tool.name);
         if in_force.is_none_or(|now| now.hash != tool.hash) {
             return refuse("the tool's rules have changed");
         }
@@ -157,7 +157,12 @@ impl Broker {
         Ok(())
     }
 
-    fn nobody_answered(&self, id: &str, rule: &Rule, instead: Option<String>) -> Refusal {
+    pub(in crate::broker) fn nobody_answered(
+        &self,
+        id: &str,
+        rule: &Rule,
+        instead: Option<String>,
+    ) -> Refusal {
         let seconds = self.approvals.settings.timeout.as_secs_f64();
         let message = format!(
             "not run: nobody answered request {id} within {seconds} s [rule {}, {}]: name the request in your report, and repeat this very command only when you are told that it was approved, within ten minutes of that",

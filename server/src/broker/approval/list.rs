@@ -1,10 +1,12 @@
 //! What an operator sees of all that waits and stands.
 
 use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::question::{Shown, show};
 use super::{Approvals, LATE};
+use crate::broker::Peer;
 
 /// A question in the list of those that wait.
 #[derive(Debug, Serialize)]
@@ -74,6 +76,36 @@ impl Approvals {
         });
         let standing = standing.collect();
         Listing { generation: *self.changed.borrow(), waiting, standing }
+    }
+
+    /// What waits of one caller: what it was told itself, and no word of anybody else's.
+    pub(crate) fn of_caller(&self, peer: Peer) -> Vec<Value> {
+        let now = Instant::now();
+        let mut state = self.lock();
+        state.forget(now);
+        let own = state.asks.iter().filter(|(_, ask)| ask.question.peer == peer);
+        own.map(|(id, ask)| {
+            let Shown { tool, rule, reason, instead, argv, argv_omitted_bytes, .. } =
+                &ask.question.shown;
+            let ends = ask.left.map_or(ask.since + self.settings.timeout, |left| left + LATE);
+            json!({
+                "id": id,
+                "waits": ask.caller.is_some(),
+                "left_seconds": ends.saturating_duration_since(now).as_secs(),
+                "tool": tool,
+                "rule": rule,
+                "reason": reason,
+                "instead": instead,
+                "argv": argv,
+                "argv_omitted_bytes": argv_omitted_bytes,
+            })
+        })
+        .collect()
+    }
+
+    /// The generation of the list.
+    pub(crate) fn generation(&self) -> u64 {
+        *self.changed.borrow()
     }
 
     /// How many wait, and how many stand.

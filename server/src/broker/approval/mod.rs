@@ -46,6 +46,9 @@ const LATE: Duration = Duration::from_secs(600);
 /// Answers that are remembered, so that a second one is told of the first.
 const ANSWERED: usize = 64;
 
+/// Whose word an answer by HTTP is. The log names the operator.
+pub(crate) use crate::audit::BY_HTTP;
+
 /// What the settings say.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {

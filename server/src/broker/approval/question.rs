@@ -218,7 +218,36 @@ impl Asker {
         }
     }
 
-    fn question(
+    /// Of work on the workspace's files: what it is about, by its real names, and all of
+    /// its input.
+    pub(in crate::broker) fn of_operation<'a>(
+        tool: &'a str,
+        names: impl Iterator<Item = &'a [u8]> + Clone,
+        input: &'a [u8],
+        peer: Peer,
+        caller: &str,
+    ) -> Asker {
+        let first = names.clone().next().unwrap_or_default().to_vec();
+        let words = std::iter::once(tool.as_bytes()).chain(names.clone());
+        // What is written where is shown, as far as a question has room.
+        let (argv, argv_omitted_bytes) = bounded(words.chain(std::iter::once(input)));
+        let mut pieces = Pieces::default();
+        pieces.add(tool.as_bytes());
+        names.for_each(|name| pieces.add(name));
+        pieces.add(input);
+        Asker {
+            peer,
+            caller: show(caller.as_bytes()),
+            program: show(tool.as_bytes()),
+            directory: first,
+            argv,
+            argv_omitted_bytes,
+            environment: Vec::new(),
+            digest: pieces.end(),
+        }
+    }
+
+    pub(in crate::broker) fn question(
         &self,
         workspace: &Workspace,
         because: Because,

@@ -128,7 +128,7 @@ impl Bench {
                 "nobody answered request {id} within {seconds} s: name the request in your report, and repeat this very command only when you are told that it was approved, within ten minutes of that"
             ));
         };
-        let in_force = broker.registry.find(&self.tool.name);
+        let in_force = broker.registry.in_force(&self.tool.name);
         if in_force.is_none_or(|now| now.hash != self.tool.hash) {
             let why = format!("the tool's rules have changed since rule {} asked", rule.id);
             return Outcome::Unanswered(format!("{why}: repeat the command"));

@@ -161,6 +161,8 @@ impl Broker {
             judge,
             credentials: Arc::clone(&self.gates.credentials),
             redact,
+            // What becomes of them is looked through, where it is to be.
+            answers: None,
             upstream: Arc::new(self.gates.upstream.of_call()),
             places: Arc::new(Semaphore::new(CONNECTIONS)),
             git: Memory::default(),

@@ -180,6 +180,7 @@ fn tool(script: &Script, copy: &Path) -> Tool {
     Tool {
         name: NAME.to_owned(),
         binary: interpreter,
+        any: false,
         wrapper: None,
         timeout: Duration::ZERO,
         timeout_set: false,

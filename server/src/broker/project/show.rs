@@ -2,9 +2,11 @@
 //!
 //! Owns: the form. A line of printable ASCII and tabs stands as it is behind `|`; any
 //! other stands escaped as a whole behind `!`, so that nothing moves the cursor, turns
-//! the reading direction or looks like another letter.
+//! the reading direction or looks like another letter. A long one goes on behind `>`,
+//! so that no part of it looks like another line.
 
 use super::Script;
+use crate::shown::pieces;
 
 /// The script, line by line.
 pub(crate) fn render(script: &Script) -> String {
@@ -12,12 +14,18 @@ pub(crate) fn render(script: &Script) -> String {
     let all = script.bytes.strip_suffix(b"\n").unwrap_or(&script.bytes);
     for (index, line) in all.split(|byte| *byte == b'\n').enumerate() {
         let number = index + 1;
-        text.push_str(&match std::str::from_utf8(line) {
+        let (mark, line) = match std::str::from_utf8(line) {
             Ok(line) if line.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t')) => {
-                format!("{number:>6} | {line}\n")
+                ('|', line.to_owned())
             }
-            _ => format!("{number:>6} ! {}\n", line.escape_ascii()),
-        });
+            _ => ('!', line.escape_ascii().to_string()),
+        };
+        for (index, piece) in pieces(&line).into_iter().enumerate() {
+            text.push_str(&match index {
+                0 => format!("{number:>6} {mark} {piece}\n"),
+                _ => format!("{:>6} > {piece}\n", ""),
+            });
+        }
     }
     if !script.bytes.ends_with(b"\n") && !script.bytes.is_empty() {
         text.push_str("       (no newline at its end)\n");
@@ -40,6 +48,9 @@ mod tests {
         assert_eq!(shown("rm \u{202e}x\r\n".as_bytes()), "     1 ! rm \\xe2\\x80\\xaex\\r\n");
         assert_eq!(shown(b"x"), "     1 | x\n       (no newline at its end)\n");
         assert_eq!(shown(b""), "     1 | \n");
+        let long = format!("#{}     3 | exit 0\n", " ".repeat(66));
+        let first = format!("     1 | #{}\n", " ".repeat(65));
+        assert_eq!(shown(long.as_bytes()), format!("{first}       >       3 | exit 0\n"));
         let all: Vec<u8> = (0..=255).collect();
         let shown = shown(&all);
         assert!(shown.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n')), "{shown}");

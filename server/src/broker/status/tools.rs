@@ -6,11 +6,11 @@ use serde::Serialize;
 use tool_policy::Mode;
 
 use crate::broker::setup;
-use crate::registry::{Snapshot, Tool};
+use crate::registry::{RegistryOptions, Snapshot, Tool};
 
 /// How a tool is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(in crate::broker) enum State {
     /// As its definition says.
     Ok,
     /// Nothing restricts it.
@@ -49,12 +49,15 @@ impl State {
 
 /// One tool.
 #[derive(Debug, Serialize)]
-pub(super) struct ToolStatus {
-    pub(super) name: String,
-    runs: String,
-    default: String,
-    state: &'static str,
-    sandbox: String,
+pub(in crate::broker) struct ToolStatus {
+    pub(in crate::broker) name: String,
+    pub(in crate::broker) runs: String,
+    pub(in crate::broker) default: String,
+    pub(in crate::broker) state: &'static str,
+    pub(in crate::broker) sandbox: String,
+    /// Of the broker's own: where its definition comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::broker) definition: Option<String>,
     #[serde(skip)]
     confined: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +72,7 @@ pub(super) struct ToolStatus {
 
 impl ToolStatus {
     /// What there is to look at.
-    pub(super) fn attention(&self, state: &State) -> Option<String> {
+    pub(in crate::broker) fn attention(&self, state: &State) -> Option<String> {
         let name = &self.name;
         match state {
             State::Ok => None,
@@ -91,40 +94,61 @@ impl ToolStatus {
     }
 
     /// That its setup went wrong.
-    pub(super) fn failed_setup(&self) -> Option<String> {
+    pub(in crate::broker) fn failed_setup(&self) -> Option<String> {
         self.setup_failed.as_ref().map(|why| format!("{}: setup failed: {why}", self.name))
     }
 }
 
-/// All of them, and their states, in the same order.
-pub(super) fn of(
+/// The tools of tools.d and their states, in the same order.
+pub(in crate::broker) fn of(
     snapshot: &Snapshot,
     setups: &BTreeMap<String, setup::State>,
 ) -> (Vec<ToolStatus>, Vec<State>) {
     let one = |tool: &Tool| {
-        let state = State::of(tool, snapshot);
-        let runs = tool.wrapper.as_ref().map_or(&tool.binary, |wrapper| &wrapper.path);
-        let mut warnings = tool.warnings.clone();
-        warnings.extend(tool.missing());
-        let (setup, setup_failed) = match setups.get(&tool.name) {
+        let (mut status, state) = status(tool, snapshot);
+        (status.setup, status.setup_failed) = match setups.get(&tool.name) {
             None => (None, None),
             Some(setup::State::Running) => (Some("under way".to_owned()), None),
             Some(setup::State::Done) => (Some("done".to_owned()), None),
             Some(setup::State::Failed(why)) => (Some(format!("failed: {why}")), Some(why.clone())),
         };
-        let status = ToolStatus {
-            name: tool.name.clone(),
-            runs: runs.display().to_string(),
-            default: tool.rules_in_words(),
-            state: state.word(),
-            sandbox: tool.sandbox_in_words(),
-            confined: tool.is_confined(),
-            rate: tool.rate.map(|rate| rate.to_string()),
-            setup,
-            warnings,
-            setup_failed,
-        };
         (status, state)
     };
     snapshot.tools.values().map(|tool| one(tool)).unzip()
+}
+
+/// The same of the broker's own tools that are served.
+pub(in crate::broker) fn own(
+    snapshot: &Snapshot,
+    options: &RegistryOptions,
+) -> (Vec<ToolStatus>, Vec<State>) {
+    let one = |tool: &Tool| {
+        let (status, state) = status(tool, snapshot);
+        let definition = Some(tool.definition_in_words());
+        // What the broker does itself it does in the workspace alone: nothing else confines it.
+        let sandbox = if tool.any { status.sandbox } else { String::new() };
+        (ToolStatus { runs: tool.runs_in_words(), definition, sandbox, ..status }, state)
+    };
+    snapshot.own(options).map(|tool| one(tool)).unzip()
+}
+
+fn status(tool: &Tool, snapshot: &Snapshot) -> (ToolStatus, State) {
+    let state = State::of(tool, snapshot);
+    let runs = tool.wrapper.as_ref().map_or(&tool.binary, |wrapper| &wrapper.path);
+    let mut warnings = tool.warnings.clone();
+    warnings.extend(tool.missing());
+    let status = ToolStatus {
+        name: tool.name.clone(),
+        runs: runs.display().to_string(),
+        default: snapshot.rules_in_words(tool),
+        state: state.word(),
+        sandbox: tool.sandbox_in_words(),
+        definition: None,
+        confined: tool.is_confined(),
+        rate: tool.rate.map(|rate| rate.to_string()),
+        setup: None,
+        warnings,
+        setup_failed: None,
+    };
+    (status, state)
 }

@@ -11,6 +11,7 @@ use super::{candidate, complain, names, packages_file, say, show, tell};
 use crate::catalog::{CatalogError, From, Packages, Place, Put, Ready, note_packages, packages_of};
 use crate::config::Config;
 use crate::registry::RegistryOptions;
+use crate::shown::harmless;
 
 /// Takes each name; what cannot be taken is told, and the others are.
 pub(super) fn run(config: &Config, options: &RegistryOptions, arguments: &ArgMatches) -> ExitCode {
@@ -99,6 +100,8 @@ fn told(socket: &Path, name: &str) -> Said {
             "the running server ({place}) has {name}, but its program is not installed there"
         )),
         Said::Wrong(problem) => {
+            // It quotes a definition.
+            let problem = harmless(problem).replace('\n', " ");
             complain(&format!("the running server ({place}) does not take it: {problem}"))
         }
         Said::Absent => say(&format!(

@@ -4,10 +4,9 @@ use clap::ArgMatches;
 use serde_json::json;
 
 use super::{candidate, names, open, say};
-use crate::catalog::{
-    CatalogError, From, Installed, Needs, Origin, Ready, harmless, installed_names,
-};
+use crate::catalog::{CatalogError, From, Installed, Needs, Origin, Ready, installed_names};
 use crate::registry::RegistryOptions;
+use crate::shown::{harmless, pieces};
 
 /// One line a tool: what the catalog has, and what is there beside it.
 pub(super) fn list(
@@ -85,8 +84,9 @@ pub(super) fn show(
 pub(super) fn summary(ready: &Ready) {
     let (candidate, tool) = (&ready.candidate, &ready.tool);
     let line = |what: &str, text: &str| {
-        if !text.is_empty() {
-            say(&format!("{what:<12} {}", harmless(text).replace('\n', " ")));
+        let text = harmless(text).replace('\n', " ");
+        for (index, piece) in pieces(&text).into_iter().enumerate().filter(|_| !text.is_empty()) {
+            say(&format!("{:<12} {piece}", if index == 0 { what } else { "" }));
         }
     };
     line(&format!("{}:", candidate.name), tool.description.as_deref().unwrap_or("no description"));
@@ -114,12 +114,16 @@ pub(super) fn summary(ready: &Ready) {
     }
 }
 
-/// Every file of it, each line behind a mark, so that no text can look like ours.
+/// Every file of it, each line behind a mark, and what goes on of a long one behind
+/// another, so that no text can look like ours.
 pub(super) fn files(ready: &Ready) {
     for (name, text) in ready.candidate.bundle.files() {
         say(&format!("--- {name}"));
         for line in text.split_terminator('\n') {
-            say(&format!("| {}", harmless(line)));
+            for (index, piece) in pieces(&harmless(line)).into_iter().enumerate() {
+                let mark = if index == 0 { '|' } else { '>' };
+                say(&format!("{mark} {piece}"));
+            }
         }
     }
 }

@@ -99,9 +99,11 @@ fn odd_names_are_taken_and_those_that_cannot_be_mounted_are_not() {
 #[test]
 fn the_workspace_may_have_the_hosts_path_but_none_of_the_containers_own() {
     let same = |project| Asked { workspace: Workspace::Same, ..asked(project, ME, ME) };
-    let there = place(&same("/home/me/app")).expect("placed");
-    assert_eq!(value(&there, "WORKSPACE_PATH"), "/home/me/app");
-    for project in ["/usr/src/app", "/tmp/app", "/home/agent/x"] {
+    for project in ["/home/me/app", "/opt/app"] {
+        let there = place(&same(project)).expect("placed");
+        assert_eq!(value(&there, "WORKSPACE_PATH"), project);
+    }
+    for project in ["/usr/src/app", "/tmp/app", "/home/agent/x", "/opt", "/var/lib/extrausers"] {
         let error = refusal(&same(project));
         assert!(error.contains("for themselves"), "{error}");
     }

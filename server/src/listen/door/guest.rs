@@ -187,7 +187,13 @@ impl Guest {
             }
         };
         self.since = Instant::now();
-        let call = Call { peer: self.peer, tool, request, io: Io::Passed(passed, Vec::new()) };
+        let call = Call {
+            peer: self.peer,
+            tool,
+            request,
+            io: Io::Passed(passed, Vec::new()),
+            known: None,
+        };
         match broker.begin(reserved, call, number) {
             Begun::Running(ticket, underway) => {
                 let attended = underway.is_led();

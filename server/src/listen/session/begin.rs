@@ -8,8 +8,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tool_protocol::{Code, Refusal, Request, Stdio, Terminal};
 
-use super::Session;
 use super::input::Input;
+use super::{Ended, Session};
 use crate::broker::{Call, Ticket, Unfinished};
 use crate::exec::{Hear, Io};
 use crate::listen::arrange::arrange;
@@ -90,9 +90,9 @@ impl Session {
         self.orders.push((request.id.clone(), sender));
         let stop = self.context.broker.stop.clone();
         let hear = Hear::new(orders, events, self.gone.clone(), stop);
-        let call = Call { peer: self.peer, tool, request, io };
+        let call = Call { peer: self.peer, tool, request, io, known: None };
         let broker = Arc::clone(&self.context.broker);
-        self.calls.spawn(async move { broker.call(call, hear).await });
+        self.calls.spawn(async move { Ended::Replied(Box::new(broker.call(call, hear).await)) });
         Ok(())
     }
 
@@ -107,7 +107,9 @@ impl Session {
         let stop = self.context.broker.stop.clone();
         let hear = Hear::new(orders, Some(to_session), self.gone.clone(), stop);
         let broker = Arc::clone(&self.context.broker);
-        self.calls.spawn(async move { broker.attend(ticket, call, hear).await });
+        self.calls.spawn(async move {
+            Ended::Replied(Box::new(broker.attend(ticket, call, hear).await))
+        });
     }
 }
 

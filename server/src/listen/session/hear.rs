@@ -46,6 +46,13 @@ impl Session {
         match frame::split(&payload) {
             Ok((Kind::Json, object)) => self.hear_object(object).await,
             Ok((Kind::Stdin, _)) if self.reader.has_descriptors() => self.give_up(unasked()),
+            Ok((Kind::Stdin, bytes)) if self.structured.is_awaited() => {
+                match self.structured.take(bytes, &self.context.shared) {
+                    Ok(Some(call)) => self.begin_structured(call),
+                    Ok(None) => Ok(()),
+                    Err((refusal, id)) => self.give_up_on(refusal, id),
+                }
+            }
             Ok((Kind::Stdin, bytes)) => {
                 // What comes when nobody wants it is thrown away.
                 if let Some(input) = &mut self.input {
@@ -73,6 +80,10 @@ impl Session {
                 Err(refusal) => self.give_up_on(refusal, id),
             };
         }
+        if self.structured.is_awaited() {
+            let message = "the rest of an input is awaited, as chunks of stdin";
+            return self.give_up(Refusal::new(Code::BadRequest, message));
+        }
         let descriptors = self.reader.take_descriptors();
         let incoming = match Incoming::parse(object) {
             // An answer would look like the last message of the call under way.
@@ -99,6 +110,7 @@ impl Session {
                     Err(refusal) => self.refuse(refusal, id),
                 }
             }
+            Incoming::Tool(call) => self.take_structured(call),
             Incoming::Call(request, more) => match descriptors {
                 Ok(descriptors) => self.take(request, more, descriptors),
                 Err(refusal) => self.refuse(refusal, request.id),
@@ -157,6 +169,11 @@ impl Session {
                 return;
             }
         };
+        if let Order::Signal(signal) = order
+            && self.structured.signal(id.as_ref(), signal)
+        {
+            return;
+        }
         self.repeated.note(order);
         for (name, orders) in &self.orders {
             if *name == id || self.exclusive {

@@ -317,12 +317,13 @@ fn an_unknown_name_is_looked_for_once() {
     let site = Site::new();
     let registry = site.open();
     let git = ToolName::parse("git").unwrap();
+    let before = registry.snapshot().generation;
     assert!(registry.look(&git).is_none());
-    assert_eq!(registry.snapshot().generation, 0);
+    assert_eq!(registry.snapshot().generation, before);
     site.write("tools.d/git/tool.json", "{}");
     let (tool, change) = registry.look(&git).unwrap();
     assert_eq!((tool.name.as_str(), change.added.len()), ("git", 1));
-    assert_eq!(registry.snapshot().generation, 1);
+    assert_eq!(registry.snapshot().generation, before + 1);
     let (_, change) = registry.look(&git).unwrap();
     assert!(change.is_empty());
     site.write("tools.d/bad/tool.json", "{");

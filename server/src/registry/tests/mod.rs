@@ -41,6 +41,8 @@ impl Site {
             binary_dirs: vec![at("no-bin"), at("bin")],
             hidden: vec![("state", at("state")), ("socket", at("run"))],
             proxy: None,
+            builtin_dir: None,
+            served: Vec::new(),
         };
         let site = Site { base, options };
         for program in ["python3", "bash", "git"] {

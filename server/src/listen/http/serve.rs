@@ -1,0 +1,204 @@
+//! Connections: how many at once, how long each may take with a request's head, and how
+//! they end.
+//!
+//! Owns: the loop that takes them. Where all places are taken, the oldest connection that
+//! asks nothing goes; where all ask something, the next waits in the kernel's queue. Must
+//! not: read a request; hyper does.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http_body_util::BodyExt as _;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::debug;
+
+use super::guard::Remote;
+use crate::os::descriptors::give_up_after;
+
+/// From a connection, or from the answer before, to a whole head.
+const HEAD: Duration = Duration::from_secs(15);
+/// Bytes of a head, and of what is read ahead of a body.
+const HEADERS: usize = 32 * 1024;
+/// Lines of a head.
+const HEADER_LINES: usize = 64;
+/// How long somebody may take nothing of what was sent, in milliseconds.
+pub(super) const DEAF: u32 = 30_000;
+/// How long nothing is taken after an error.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Answers until it is told to stop, and then until all is answered, or `cut` says that
+/// enough is enough. `most` connections at once; `deaf`: as [`DEAF`].
+pub(super) async fn serve(
+    listener: TcpListener,
+    app: Router,
+    (most, deaf): (usize, u32),
+    stop: CancellationToken,
+    cut: CancellationToken,
+) {
+    let places = Arc::new(Semaphore::new(most));
+    let open = TaskTracker::new();
+    let mut seats: VecDeque<Seat> = VecDeque::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => break,
+        };
+        let (stream, remote) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                debug!(%error, "cannot take a connection for HTTP");
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        seats.retain(|seat| !seat.left());
+        if places.available_permits() == 0
+            && let Some(idle) = seats.iter().position(Seat::is_idle)
+            && let Some(idle) = seats.remove(idle)
+        {
+            idle.leave.cancel();
+        }
+        let place = tokio::select! {
+            place = Arc::clone(&places).acquire_owned() => place,
+            () = stop.cancelled() => break,
+        };
+        let Ok(place) = place else { break };
+        let seat = Seat { asks: Arc::new(()), leave: cut.child_token() };
+        let leave = seat.leave.clone();
+        let asks = Arc::clone(&seat.asks);
+        // Who takes nothing of an answer does not keep its place.
+        give_up_after(&stream, deaf).ok();
+        let answered = answer(stream, Remote(remote.ip()), app.clone(), asks, stop.clone());
+        seats.push_back(seat);
+        open.spawn(async move {
+            let _place = place;
+            tokio::select! {
+                () = answered => {}
+                () = leave.cancelled() => {}
+            }
+            leave.cancel();
+        });
+    }
+    drop(listener);
+    open.close();
+    open.wait().await;
+}
+
+/// A connection, for those who look for a place.
+struct Seat {
+    /// Held by the connection, and by each request until all of its answer is sent.
+    asks: Arc<()>,
+    leave: CancellationToken,
+}
+
+impl Seat {
+    fn left(&self) -> bool {
+        self.leave.is_cancelled()
+    }
+
+    fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.asks) <= 2
+    }
+}
+
+async fn answer(
+    stream: TcpStream,
+    remote: Remote,
+    app: Router,
+    asks: Arc<()>,
+    stop: CancellationToken,
+) {
+    // An answer is written at once, whole.
+    stream.set_nodelay(true).ok();
+    let app = TowerToHyperService::new(app);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(remote);
+        let asks = Arc::clone(&asks);
+        let called = app.call(request);
+        async move {
+            let response = called.await?;
+            Ok::<_, Infallible>(response.map(|body| {
+                Body::new(body.map_frame(move |frame| {
+                    let _asks = &asks;
+                    frame
+                }))
+            }))
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(HEADERS)
+        .max_headers(HEADER_LINES)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        debug!(%error, "a connection by HTTP");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::get;
+    use bytes::Bytes;
+    use http_body_util::channel::Channel;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    /// The only place is taken by one who asked for a stream without an end and reads
+    /// nothing of it: the kernel ends its connection, and the next is answered.
+    #[test]
+    fn who_takes_nothing_of_an_answer_loses_its_place() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let at = listener.local_addr().unwrap();
+            let endless = || async {
+                let (mut to, body) = Channel::<Bytes, Infallible>::new(1);
+                let some = Bytes::from_static(&[b'x'; 16 * 1024]);
+                tokio::spawn(async move { while to.send_data(some.clone()).await.is_ok() {} });
+                Body::new(body)
+            };
+            let app = Router::new().route("/endless", get(endless)).route("/", get(|| async {}));
+            let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
+            let served = tokio::spawn(serve(listener, app, (1, 300), stop.clone(), cut.clone()));
+            let ask = async |path: &str| {
+                let mut stream = TcpStream::connect(at).await.unwrap();
+                let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+                stream.write_all(head.as_bytes()).await.unwrap();
+                stream
+            };
+            let mut deaf = ask("/endless").await;
+            let mut first = [0];
+            deaf.read_exact(&mut first).await.unwrap();
+            let mut next = ask("/").await;
+            let mut answer = String::new();
+            next.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            drop(deaf);
+            stop.cancel();
+            served.await.unwrap();
+        });
+    }
+}

@@ -1,0 +1,301 @@
+//! Calls with JSON on a connection: several at once, each with its own id.
+//!
+//! Owns: an input that comes in chunks, what calls tell while they are under way, and an
+//! output that does not fit one message. Must not: know a tool.
+
+use std::io;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio_util::sync::CancellationToken;
+use tool_protocol::frame::Kind;
+use tool_protocol::request::{Input, ToolCall};
+use tool_protocol::{Code, Failure, Fault, Id, Observation, Refusal, Signal, limits};
+
+use super::{Ended, Session};
+use crate::agent::Invocation;
+use crate::listen::accept::Shared;
+
+/// What calls have told and the connection has not taken.
+const TOLD: usize = 16;
+/// Bytes of an input: a file of 16 MiB, escaped or in base64, and what is said beside.
+const MOST_INPUT: usize = 24 * 1024 * 1024;
+
+/// What a connection knows of its calls with JSON.
+#[derive(Default)]
+pub(super) struct Structured {
+    awaited: Option<Awaited>,
+    under_way: Vec<(Option<Id>, CancellationToken)>,
+    tell: Option<mpsc::Sender<Vec<u8>>>,
+    told: Option<mpsc::Receiver<Vec<u8>>>,
+    /// What answers take that are not written.
+    unwritten: Option<OwnedSemaphorePermit>,
+}
+
+/// An input of which more is to come.
+struct Awaited {
+    call: ToolCall,
+    bytes: Vec<u8>,
+    most: usize,
+    /// For what has come, and no more: who only announces something takes nobody's room.
+    room: OwnedSemaphorePermit,
+}
+
+/// A call whose input is there, and the room that it takes.
+pub(super) struct Whole {
+    call: ToolCall,
+    input: Vec<u8>,
+    room: Option<OwnedSemaphorePermit>,
+}
+
+impl Structured {
+    /// Whether the rest of an input is to come.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// A chunk of an input; the call, where it was the last.
+    pub(super) fn take(
+        &mut self,
+        bytes: &[u8],
+        shared: &Shared,
+    ) -> Result<Option<Whole>, (Refusal, Option<Id>)> {
+        let Some(mut awaited) = self.awaited.take() else { return Ok(None) };
+        if bytes.is_empty() || awaited.bytes.len() + bytes.len() > awaited.most {
+            let message = "the input is not as long as input_bytes said";
+            return Err((Refusal::new(Code::BadRequest, message), awaited.call.id));
+        }
+        match shared.hold(bytes.len()) {
+            Ok(room) => awaited.room.merge(room),
+            Err(refusal) => return Err((refusal, awaited.call.id)),
+        }
+        awaited.bytes.extend_from_slice(bytes);
+        if awaited.bytes.len() < awaited.most {
+            self.awaited = Some(awaited);
+            return Ok(None);
+        }
+        let Awaited { call, bytes: input, room, .. } = awaited;
+        Ok(Some(Whole { call, input, room: Some(room) }))
+    }
+
+    /// Ends the call of that id; whether there is one.
+    pub(super) fn signal(&mut self, id: Option<&Id>, signal: Signal) -> bool {
+        self.under_way.retain(|(_, gone)| !gone.is_cancelled());
+        let mut named = self.under_way.iter().filter(|(name, _)| name.as_ref() == id).peekable();
+        let there = named.peek().is_some();
+        if matches!(signal, Signal::Int | Signal::Term | Signal::Hup | Signal::Quit) {
+            named.for_each(|(_, gone)| gone.cancel());
+        }
+        there
+    }
+
+    /// What is told next; never, where nobody has anything to tell.
+    pub(super) async fn next(&mut self) -> Vec<u8> {
+        let told = match &mut self.told {
+            Some(told) => told.recv().await,
+            None => None,
+        };
+        match told {
+            Some(told) => told,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// That no more than so much is still to be written.
+    pub(super) fn written(&mut self, pending: usize) {
+        if let Some(held) = &mut self.unwritten {
+            drop(held.split(held.num_permits().saturating_sub(pending)));
+        }
+    }
+
+    fn hold(&mut self, room: OwnedSemaphorePermit) {
+        match &mut self.unwritten {
+            Some(held) => held.merge(room),
+            held => *held = Some(room),
+        }
+    }
+
+    fn tell(&mut self) -> mpsc::Sender<Vec<u8>> {
+        let tell = self.tell.get_or_insert_with(|| {
+            let (tell, told) = mpsc::channel(TOLD);
+            self.told = Some(told);
+            tell
+        });
+        tell.clone()
+    }
+}
+
+/// Before the last message of a call.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Told {
+    Piece(Value),
+    Notice(String),
+}
+
+#[derive(Serialize)]
+struct About<'a, T> {
+    #[serde(flatten)]
+    told: T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a Id>,
+}
+
+/// The last message: the observation, or what of it fits.
+#[derive(Serialize)]
+struct Last<'a> {
+    success: bool,
+    tool: &'a str,
+    output: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_bytes: Option<usize>,
+    error: Option<&'a Failure>,
+    duration_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a Id>,
+}
+
+impl Session {
+    /// A call with JSON, or the beginning of one.
+    pub(super) fn take_structured(&mut self, mut call: ToolCall) -> io::Result<()> {
+        let most = match &mut call.input {
+            Input::Here(input) => {
+                let input = std::mem::take(input).into_bytes();
+                return self.begin_structured(Whole { call, input, room: None });
+            }
+            Input::Follows(most) => *most,
+        };
+        if most == 0 || most > MOST_INPUT {
+            let message = format!("input_bytes is 1 to {MOST_INPUT}");
+            return self.give_up_on(Refusal::new(Code::RequestTooLarge, message), call.id);
+        }
+        match self.context.shared.hold(0) {
+            Ok(room) => {
+                self.reader.hurry();
+                let bytes = Vec::new();
+                self.structured.awaited = Some(Awaited { call, bytes, most, room });
+                Ok(())
+            }
+            Err(refusal) => self.give_up_on(refusal, call.id),
+        }
+    }
+
+    /// Begins a call whose input is there.
+    pub(super) fn begin_structured(&mut self, whole: Whole) -> io::Result<()> {
+        let Whole { call: ToolCall { tool, id, pieces, .. }, input, room } = whole;
+        if self.context.rules.control {
+            let message = "no tools are called on the control socket: use TOOL_SOCKET";
+            return self.refuse(Refusal::new(Code::UnknownOp, message), id);
+        }
+        let Ok(tool) = String::from_utf8(tool.as_bytes().to_vec()) else {
+            return self.refuse(Refusal::new(Code::UnknownTool, "no such tool"), id);
+        };
+        let gone = self.gone.child_token();
+        self.structured.under_way.retain(|(_, gone)| !gone.is_cancelled());
+        self.structured.under_way.push((id.clone(), gone.clone()));
+        let tell = self.structured.tell();
+        let (give, mut given) = mpsc::channel(TOLD);
+        let (notice, mut notices) = mpsc::channel(TOLD);
+        let asked = Invocation {
+            peer: self.peer,
+            tool,
+            input,
+            only: self.context.rules.tools.clone(),
+            pieces: pieces.then_some(give),
+            notices: Some(notice),
+            gone: gone.clone(),
+        };
+        let agent = self.context.agent.clone();
+        let shared = self.context.shared.clone();
+        self.calls.spawn(async move {
+            let _room = room;
+            let told = async {
+                loop {
+                    let told = tokio::select! {
+                        Some(piece) = given.recv() => Told::Piece(piece),
+                        Some(line) = notices.recv() => Told::Notice(line),
+                        else => return,
+                    };
+                    let message = About { told, id: id.as_ref() };
+                    // One that does not fit comes with the whole, at the end.
+                    if let Ok(message) = serde_json::to_vec(&message)
+                        && message.len() <= limits::MAX_FRAME
+                    {
+                        tell.send(message).await.ok();
+                    }
+                }
+            };
+            let observing = async {
+                let mut seen = agent.call(asked).await;
+                let room = room_for(&shared, &mut seen);
+                (seen, room)
+            };
+            let ((observation, room), ()) = tokio::join!(observing, told);
+            // Whoever asks for its end from now on means another one.
+            gone.cancel();
+            Ended::Observed(id, Box::new(observation), room)
+        });
+        Ok(())
+    }
+
+    /// The last message of a call, after all that it told.
+    pub(super) fn observed(
+        &mut self,
+        id: Option<&Id>,
+        seen: Observation,
+        room: Option<OwnedSemaphorePermit>,
+    ) -> io::Result<()> {
+        room.into_iter().for_each(|room| self.structured.hold(room));
+        while let Some(Ok(told)) = self.structured.told.as_mut().map(mpsc::Receiver::try_recv) {
+            self.writer.queue(told)?;
+        }
+        let mut last = Last {
+            success: seen.success,
+            tool: &seen.tool,
+            output: seen.output.as_deref(),
+            output_bytes: None,
+            error: seen.error.as_ref(),
+            duration_ms: seen.duration_ms,
+            call_id: seen.call_id.as_deref(),
+            id,
+        };
+        let bytes = seen.output.as_ref().map_or(0, |output| output.get().len());
+        if bytes <= limits::MAX_FRAME {
+            let payload = serde_json::to_vec(&last).map_err(io::Error::other)?;
+            if payload.len() <= limits::MAX_FRAME {
+                return self.writer.queue(payload);
+            }
+        }
+        last.output = None;
+        last.output_bytes = seen.output.as_ref().map(|output| output.get().len());
+        let last = serde_json::to_vec(&last).map_err(io::Error::other)?;
+        if let Some(output) = seen.output {
+            let text = Box::<str>::from(output).into_boxed_bytes();
+            self.writer.queue_text(Kind::Stdout, Bytes::from(text));
+        }
+        self.writer.queue(last)
+    }
+}
+
+/// Room for an answer that no message holds until it is written; where there is none, what
+/// is kept of it is that it was done.
+fn room_for(shared: &Shared, seen: &mut Observation) -> Option<OwnedSemaphorePermit> {
+    let bytes = seen.output.as_ref().map_or(0, |output| output.get().len());
+    if bytes <= limits::MAX_FRAME {
+        return None;
+    }
+    let room = shared.room_for(bytes);
+    if room.is_none() {
+        seen.output = None;
+        seen.success = false;
+        let message = "the call was done, and there is no room for its output, as too many \
+                       answers wait to be read: read yours, and ask for less";
+        seen.error = Some(Failure::new(Fault::Broker(Code::Busy), message));
+    }
+    room
+}
