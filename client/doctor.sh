@@ -77,6 +77,15 @@ for name in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=..*/\1/p'); do
         *_TOKEN | *_SECRET | *_SECRET_* | *_PASSWORD | *_PASSWD | *_API_KEY | *_APIKEY | *_ACCESS_KEY | *_PRIVATE_KEY | *_CREDENTIALS | *_PAT | TOKEN | PASSWORD | PGPASSWORD)
             wrong "$name is in the environment" "the agent, and whatever it runs, can read it" "take it out of compose.yaml or the image; a tool's token belongs into CLAUDE_HOME/.env"
             ;;
+        *_PROXY | *_proxy)
+            # podman hands on those of whoever starts it.
+            value=
+            eval "value=\$$name"
+            case $value in *:*@*)
+                wrong "$name has a password in it" "the agent, and whatever it runs, can read it" "set http_proxy=false in [containers] of containers.conf, or use a proxy that needs none"
+                ;;
+            esac
+            ;;
     esac
 done
 

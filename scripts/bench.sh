@@ -6,6 +6,9 @@
 #
 #   scripts/bench.sh          the full run: less than 25 minutes
 #   scripts/bench.sh quick    few rounds: less than 3 minutes, wide intervals
+#   scripts/bench.sh files    the tools for files, beside a Node server of the same tools
+#                             and ripgrep: a section of its own in bench/RESULTS.md; also
+#                             files quick
 #
 # A peer that cannot be installed is left out, by name and with the reason.
 set -euo pipefail
@@ -16,9 +19,42 @@ close_inherited
 
 # In braces: bash reads all of it before it begins.
 {
+# The version is named: figures are of something.
+node_server=@modelcontextprotocol/server-filesystem@2026.8.31
+files() {
+    local words=() scratch packages
+    case "${1-}" in
+        '') ;;
+        quick) words=(quick) ;;
+        *) die "no such option: $1; see scripts/bench.sh --help" ;;
+    esac
+    (($# <= 1)) || die "too many arguments; see scripts/bench.sh --help"
+    mapfile -t packages < <(missing_packages node:nodejs npm:npm rg:ripgrep)
+    if ((${#packages[@]} > 0)); then
+        may_install || die "nothing can be measured without these packages: ${packages[*]}: install them"
+        echo "It installs (apt-get): ${packages[*]}"
+        install_packages "${packages[@]}" >/dev/null
+    fi
+    need_cargo
+    scratch=$(mktemp -d)
+    # shellcheck disable=SC2064
+    trap "rm -rf -- '$scratch'" EXIT
+    echo "It makes a tree of 100,000 files (600 MB) in $scratch, and removes it at the end."
+    npm install --silent --no-audit --no-fund --prefix "$scratch/npm" "$node_server"
+    cd "$root"
+    cargo build --release -p tool-server -p tool-broker-bench
+    "$(target_dir)/release/bench-files" "${words[@]}" --node "$scratch/npm/node_modules" \
+        --at "$scratch/work" --write "$root/bench"
+    echo "written: a section of bench/RESULTS.md"
+}
+
 words=(--write "$root/bench")
 case ${1-} in
     '') ;;
+    files)
+        files "${@:2}"
+        exit
+        ;;
     quick) words=(quick "${words[@]}") ;;
     -h | --help)
         sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' "${BASH_SOURCE[0]}"

@@ -63,8 +63,8 @@ if ((${#packages[@]} > 0)); then
 fi
 need_cargo
 cd "$root"
-echo "\$ cargo build --release"
-cargo build --release
+echo "\$ cargo build --release -p tool-server -p tool-client"
+cargo build --release -p tool-server -p tool-client
 bin=$(target_dir)/release
 
 # --- A server ----------------------------------------------------------------

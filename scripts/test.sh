@@ -50,7 +50,8 @@ tests_passed=0
 tests_failed=0
 tests_skipped=0
 
-heading() { printf '\n== %s\n' "$*"; }
+# With how long it has taken so far.
+heading() { printf '\n== %s (after %d min %02d s)\n' "$*" $((SECONDS / 60)) $((SECONDS % 60)); }
 skip() {
     printf 'skipped: %s: %s\n' "$1" "$2"
     skipped+=("$1: $2")
@@ -76,10 +77,10 @@ check() {
 wanted=(/usr/bin/git:git cc:gcc cc:libc6-dev python3:python3 ps:procps setsid:util-linux
     script:bsdutils tar:tar openssl:openssl ssh-keygen:openssh-client)
 # Without less, vi and make some rows of tests/twins are skipped; without curl, gh,
-# npm and git-lfs, what is tested of each; without strace, those tests in which a
+# npm, git-lfs and chromium, what is tested of each; without strace, those tests in which a
 # system call of the server's fails or kills it.
 useful=(shellcheck:shellcheck systemd-analyze:systemd less:less vi:vim-tiny make:make strace:strace
-    curl:curl gh:gh npm:npm node:nodejs git-lfs:git-lfs)
+    curl:curl gh:gh npm:npm node:nodejs git-lfs:git-lfs chromium:chromium)
 mapfile -t packages < <(
     {
         missing_packages "${wanted[@]}" "${useful[@]}"
@@ -127,12 +128,13 @@ fi
 # Begins while the lints run, in another directory: the end of it, where all of the
 # server is one piece, has work for one core alone.
 begin_release() {
-    cargo build --release >"$scratch/release" 2>&1 &
+    # As the demo builds them: with all of the workspace they would be made twice.
+    cargo build --release -p tool-server -p tool-client >"$scratch/release" 2>&1 &
     release=$!
 }
 
 release_build() {
-    check "cargo build --release makes both programs" release_ended || return 1
+    check "cargo build --release -p tool-server -p tool-client makes both programs" release_ended || return 1
     [[ -x $(target_dir)/release/tool-server && -x $(target_dir)/release/tool-client ]]
 }
 
@@ -219,12 +221,17 @@ in_list() {
     return 1
 }
 
+# Builds all that is run, beside the end of the release build.
+build_programs() {
+    built=0
+    programs || built=$?
+    ((built != 0)) || cargo build --quiet --workspace --bin tool-server --bin tool-client 2>>"$scratch/build" || built=$?
+}
+
 run_programs() {
     local status=0 name rest beside number
-    programs || status=$?
     cat "$scratch/build"
-    ((status == 0)) || return "$status"
-    cargo build --quiet -p tool-server -p tool-client || return
+    ((built == 0)) || return "$built"
     # Those under test, where no test that builds a server of its own replaces them.
     # Not in the scratch directory: tests run them as other users, too.
     TOOL_BIN_DIR=$(target_dir)/debug/under-test
@@ -429,6 +436,77 @@ git_suite() {
     esac
 }
 
+# The door for HTTP, as others read its own description: every route asked by schemathesis,
+# and the types for TypeScript that the docs have.
+http() {
+    local what="tests/http"
+    if ! python3 -m venv "$scratch/venv" >/dev/null 2>&1 ||
+        ! "$scratch/venv/bin/pip" -q install schemathesis==4.32.5; then
+        skip "$what" "no virtual environment can be made, or the registry of Python packages is not reachable"
+        return
+    fi
+    check "schemathesis finds nothing at the door for HTTP" env SCHEMATHESIS_VENV="$scratch/venv" \
+        SCHEMATHESIS_EXAMPLES="$($all && echo 50 || echo 8)" \
+        tests/http/schemathesis.sh "$(target_dir)/debug" || true
+    if ! command -v npx >/dev/null; then
+        skip "docs/tool-server.d.ts" "npx is not installed"
+        return
+    fi
+    check "docs/openapi.json and tool-server.d.ts are what the server gives" \
+        tests/http/types.sh --check "$(target_dir)/debug" || true
+}
+
+# Clients of MCP that others wrote, against both doors: the conformance suite, and the
+# official SDKs, which call every tool.
+mcp() {
+    local what="tests/mcp"
+    # shellcheck source=tests/mcp/versions.sh
+    source "$root/tests/mcp/versions.sh"
+    # Kept for all of these.
+    export MCP_NODE=$scratch/mcp MCP_VENV=$scratch/mcp-venv
+    mkdir -p "$MCP_NODE"
+    if ! command -v npm >/dev/null || ! command -v node >/dev/null; then
+        skip "$what: the conformance suite, typescript" "npm or node is not installed"
+    elif ! npm install --silent --no-audit --no-fund --prefix "$MCP_NODE" "${conformance[@]}" "$typescript_sdk"; then
+        skip "$what: the conformance suite, typescript" "the registry of npm is not reachable"
+    else
+        check "the conformance suite of MCP finds what is announced" \
+            tests/mcp/conformance.sh "$(target_dir)/debug" || true
+        check "every tool by the TypeScript SDK of MCP, at both doors" \
+            tests/mcp/sdk.sh "$(target_dir)/debug" typescript || true
+    fi
+    if ! python3 -m venv "$MCP_VENV" >/dev/null 2>&1 || ! "$MCP_VENV/bin/pip" -q install "$python_sdk"; then
+        skip "$what: python" "no virtual environment can be made, or the registry of Python packages is not reachable"
+        return
+    fi
+    check "every tool by the Python SDK of MCP, at both doors" \
+        tests/mcp/sdk.sh "$(target_dir)/debug" python || true
+}
+
+# What attackers try on servers of files.
+file_servers() {
+    if $all; then
+        check "attacks on servers of files, ours and another's" \
+            tests/peers/filesystem/run.sh "$(target_dir)/debug" 1000 || true
+    fi
+}
+
+# The status page in a real browser.
+pages() {
+    local what="the status page in Chromium" status=0
+    heading "$what"
+    echo "\$ tests/page/run.sh"
+    tests/page/run.sh "$(target_dir)/release/tool-server" 2>&1 | tee "$scratch/page" || status=$?
+    case $status in
+        0) proven+=("$what: $(sed -n 's/^page: //p' "$scratch/page")") ;;
+        77) skip "$what" "$(sed -n 's/^page: not possible here: //p' "$scratch/page")" ;;
+        *)
+            printf 'FAILED: %s\n' "$what"
+            failed+=("$what: $(grep '^not ok ' "$scratch/page" || echo "status $status")")
+            ;;
+    esac
+}
+
 dependencies() {
     if ! command -v cargo-deny >/dev/null && $all; then
         check "cargo-deny can be installed" cargo install --locked cargo-deny || return 1
@@ -465,11 +543,16 @@ other_machine() {
 begin_release
 format || true
 lints || true
+build_programs || true
 release_build || true
 if [[ ${failed[*]-} != *"cargo build --release"* ]]; then
     tests || true
     deployed || true
     git_suite || true
+    http || true
+    mcp || true
+    file_servers || true
+    pages || true
     shell_scripts || true
     deployment_files || true
     dependencies || true
@@ -481,7 +564,7 @@ fi
 
 # --- The end -----------------------------------------------------------------
 
-heading "what was shown"
+printf '\n== what was shown\n'
 for line in "${proven[@]}"; do printf 'proven: %s\n' "$line"; done
 for line in "${skipped[@]}"; do printf 'skipped: %s\n' "$line"; done
 for line in "${failed[@]}"; do printf 'FAILED: %s\n' "$line"; done

@@ -23,6 +23,9 @@ def main() -> int:
         wanted = ", ".join(sorted(TARGETS))
         print(f"make {shown}: refused: the targets here are {wanted}; options: -j -k -n -s", file=sys.stderr)
         return 126
+    # Options, targets and makefiles by another way.
+    for name in ("MAKEFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "MFLAGS"):
+        os.environ.pop(name, None)
     binary = os.environ["TOOL_BINARY"]
     os.execv(binary, [binary, *words])
 

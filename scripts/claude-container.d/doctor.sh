@@ -21,6 +21,8 @@ verb_doctor() {
         how=
         [ "$rootless" = false ] || how=', rootless'
         well "engine: $engine $version$how, $compose"
+        look_at_storage
+        [ -z "$slow" ] || wrong "storage: $slow"
         doctor_images
     else
         wrong "engine: ${said#claude-container: }"
@@ -74,7 +76,12 @@ doctor_instance() {
         use_project
         [ -z "$NOTES" ] || note "$NOTES"
     else
-        wrong "project: ${said#claude-container: }"
+        said=${said#claude-container: }
+        # After setup one stands in one's home, and means no project.
+        case $project_dir:$said in
+            :*' holds '*) note "no project is looked at: $said" ;;
+            *) wrong "project: $said" ;;
+        esac
         return 0
     fi
     if ! is_running "$server"; then
@@ -88,6 +95,10 @@ doctor_instance() {
     fi
     for client in $(containers "name=^claude-$INSTANCE_ID(-isolated|_run_.*)?\$"); do
         say "in $client:"
-        "$engine" exec -i "$client" sh -s <"$root/client/doctor.sh" || bad=1
+        # What comes from there the agent may have written: it is set apart, and is text.
+        { found=$({ { "$engine" exec -i "$client" sh -s <"$root/client/doctor.sh" 2>&1 && echo 0 >&3 || echo 1 >&3; } |
+            head -c 65536 | LC_ALL=C tr -c '\n -~' '?' |
+            while IFS= read -r line || [ -n "$line" ]; do printf '  %s\n' "$line"; done >&4; } 3>&1); } 4>&1
+        [ "$found" = 0 ] || bad=1
     done
 }

@@ -82,6 +82,15 @@ find_compose() {
     esac
 }
 
+# Sets slow: what to do where each container is a copy of its whole image, as Debian's
+# podman has it for ordinary users until it is told otherwise. Asking takes a second.
+look_at_storage() {
+    slow=
+    [ "$engine" = podman ] || return 0
+    [ "$(podman info --format '{{.Store.GraphDriverName}}' 2>/dev/null || :)" != vfs ] ||
+        slow="podman copies the whole image for each container (storage driver vfs): a start takes half a minute, a build tens of GB; docs/install.md, What is needed, says how it gets overlay"
+}
+
 # The compose file of this project alone: no .env of any directory is read.
 compose() {
     find_compose

@@ -40,15 +40,17 @@ Keys and tokens: CLAUDE_HOME/.env.  More: docs/claude-container.md
 H
             ;;
         run) cat <<'H'
-claude-container run [--same-path] [--isolated] [-C DIR] [-- COMMAND…]
+claude-container run [--same-path] [--isolated] [--own-login] [-C DIR] [-- COMMAND…]
 
 Starts the tools' server for the project, then the agent on this terminal, and takes both
 down when the agent ends. What is missing is installed and built first. Where the server
 runs already (start, or another run), it is used, and stays.
 
   -C DIR        the project; else the current directory
-  --same-path   the project has the host's path inside too: for linked worktrees
+  --same-path   the project has the host's path inside too: for linked worktrees in it
   --isolated    the agent's container has no network of its own
+  --own-login   the agent's log-in and settings are this project's own, from now on; else
+                all projects of CLAUDE_HOME share them, and each agent can write them
   COMMAND…      instead of the agent (run -- bash); options alone go to the agent
                 (run -- --resume)
 
@@ -56,10 +58,11 @@ Its exit status is the command's.
 H
             ;;
         start) cat <<'H'
-claude-container start [DIR]
+claude-container start [--same-path] [--own-login] [DIR]
 
 Starts both containers in the background, and waits until tools can be called. The
 agent's container then waits for claude-container exec. A second time does nothing.
+--own-login: as for run.
 H
             ;;
         stop) cat <<'H'

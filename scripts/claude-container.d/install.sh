@@ -31,8 +31,6 @@ verb_install() {
     CLAUDE_HOME=$(CDPATH='' cd -P "$CLAUDE_HOME" && pwd -P)
     tools_d=$CLAUDE_HOME/tools/tools.d
     tool_server host definitions --from "$root/tools.d" --to "$tools_d" --record "$CLAUDE_HOME/config/shipped"
-    install_client
-    tool_server link "$CLAUDE_HOME/tools/bin" --tools-dir "$tools_d"
     if [ ! -e "$CLAUDE_HOME/.env" ]; then
         (
             umask 077
@@ -50,6 +48,9 @@ ENV
     give_secrets ''
     [ -z "$told" ] || say "$told"
     install_identity
+    # Late: with it the rest counts as installed (is_installed).
+    install_client
+    tool_server link "$CLAUDE_HOME/tools/bin" --tools-dir "$tools_d"
     install_command
     say "installed in $CLAUDE_HOME"
 }
@@ -96,7 +97,17 @@ install_identity() {
 install_command() {
     link=${HOME:-}/.local/bin/claude-container
     [ -n "${HOME:-}" ] || return 0
-    if [ -e "$link" ] || [ -L "$link" ]; then return 0; fi
+    if [ -L "$link" ]; then
+        # An older release's, which may be gone.
+        case $(readlink "$link") in
+            "$here/claude-container") return 0 ;;
+            */scripts/claude-container) rm -f "$link" ;;
+        esac
+    fi
+    if [ -e "$link" ] || [ -L "$link" ]; then
+        [ "$(here "$link")" = "$here" ] || say "note: $link is not this one and is left as it is: remove it and run claude-container install, or call $here/claude-container"
+        return 0
+    fi
     mkdir -p "$HOME/.local/bin"
     ln -s "$here/claude-container" "$link"
     say "made $link"
@@ -123,12 +134,26 @@ verb_build() {
     elif [ ! -f "$root/Cargo.toml" ]; then
         die "$root has neither the programs nor their source: unpack the release anew"
     fi
+    # An upgrade brings sources alone.
+    if [ -n "$built" ] && [ "$server_bin" = "$root/target/release/tool-server" ] &&
+        [ -n "$(cd "$root" && find client files gate policy protocol server -name '*.rs' -newer "$server_bin" 2>/dev/null | head -n 1)" ]; then
+        warn "note: the programs in $root/target/release are older than their sources: cargo build --release makes them anew, build --compile does so in the image"
+    fi
+    look_at_storage
+    [ -z "$slow" ] || warn "note: $slow"
     packages=${EXTRA_PACKAGES:-}
     if [ -s "$packages_file" ]; then packages="$packages $(tr '\n' ' ' <"$packages_file")"; fi
     say "building $SERVER_IMAGE (1 of 2)${built:+, with the programs of $(dirname "$server_bin")}"
     build_image server "$SERVER_IMAGE" --build-arg "EXTRA_PACKAGES=$packages" "$@"
     say "building $CLAUDE_IMAGE (2 of 2)"
     build_image client "$CLAUDE_IMAGE" "$@"
+    # Rootless podman copies an image once for the user's own numbers: now, not at the first run.
+    if [ "$engine$rootless" = podmantrue ]; then
+        say "making both ready for your user"
+        for image in "$SERVER_IMAGE" "$CLAUDE_IMAGE"; do
+            "$engine" run --rm --network none --userns keep-id --entrypoint tool-client "$image" --version >/dev/null 2>&1 || :
+        done
+    fi
     say "built $SERVER_IMAGE and $CLAUDE_IMAGE; what runs already keeps its old ones until stop and start"
 }
 
@@ -139,7 +164,7 @@ build_image() {
         eval "value=\${$name-unset}"
         [ "$value" = unset ] || set -- --build-arg "$name=$value" "$@"
     done
-    "$engine" build -f "$root/$kind/Containerfile" -t "$image" --build-arg "PREBUILT=$built" "$@" "$root" || {
+    "$engine" build -f "$root/$kind/Containerfile" -t "$image" --build-arg "PREBUILT=$built" --build-arg "IMAGE=$image" "$@" "$root" || {
         hint=
         [ -z "$built" ] || hint='; if the programs do not run in it, claude-container build --compile compiles them there'
         die "$image was not built (the engine's words are above), and an older one is as it was: mend that, then claude-container build again$hint"
@@ -157,11 +182,14 @@ verb_uninstall() {
         esac
         shift
     done
-    [ -d "$CLAUDE_HOME/tools" ] || die "nothing is installed in $CLAUDE_HOME"
+    # What an earlier uninstall kept can be purged yet.
+    if [ ! -d "$CLAUDE_HOME/tools" ] && { [ -z "$purge" ] || [ ! -d "$CLAUDE_HOME/config" ]; }; then
+        die "nothing is installed in $CLAUDE_HOME${purge:+, and nothing was kept there}"
+    fi
     find_engine
     say "this removes:"
     say "  containers and networks of: $(instances | tr '\n' ' ')"
-    say "  images $SERVER_IMAGE and $CLAUDE_IMAGE"
+    say "  images $SERVER_IMAGE and $CLAUDE_IMAGE, and what their builds left without a name"
     say "  $CLAUDE_HOME/tools (definitions too), sockets, run"
     if [ -n "$purge" ]; then
         say "  $CLAUDE_HOME/state, config, .env: audit, approvals, logins, tokens"
@@ -174,15 +202,25 @@ verb_uninstall() {
         read -r answer
         case $answer in y | Y | yes) ;; *) die "nothing was removed" ;; esac
     fi
+    say "removing; images take a while"
     for INSTANCE_ID in $(instances); do stop_one >/dev/null; done
     for image in "$SERVER_IMAGE" "$CLAUDE_IMAGE"; do
         if image_exists "$image"; then "$engine" rmi "$image" >/dev/null || warn "$image is kept: something else uses it"; fi
+        # Older ones, and what the build went through.
+        for nameless in $("$engine" images --quiet --filter dangling=true --filter "label=tool-broker.image=$image"); do
+            "$engine" rmi "$nameless" >/dev/null 2>&1 || :
+        done
     done
     rm -rf "$CLAUDE_HOME/tools" "$CLAUDE_HOME/sockets" "$CLAUDE_HOME/run"
     rm -f "$CLAUDE_HOME/config/shipped"
     if [ -n "$purge" ]; then
-        rm -rf "$CLAUDE_HOME/state" "$CLAUDE_HOME/config"
-        rm -f "$CLAUDE_HOME/.env"
+        # First what is secret. What follows was the agent's to write, and it may have closed
+        # directories to their owner, as Go's cache of modules is.
+        rm -rf "$CLAUDE_HOME/.env" "$CLAUDE_HOME/config/secrets" "$CLAUDE_HOME/config/client.env"
+        for kept in "$CLAUDE_HOME/state" "$CLAUDE_HOME/config"; do
+            [ ! -d "$kept" ] || chmod -R u+rwX "$kept" 2>/dev/null || :
+            rm -rf "$kept" || die "$kept could not be removed (the words are above), and keys and tokens are: remove it, as root if need be"
+        done
         rmdir "$CLAUDE_HOME" 2>/dev/null || warn "$CLAUDE_HOME is kept: it holds what is not ours"
     fi
     link=${HOME:-}/.local/bin/claude-container

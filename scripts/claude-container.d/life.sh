@@ -5,25 +5,56 @@
 # Names of other parts:
 # shellcheck disable=SC2034,SC2153,SC2154
 
+# A signal is an end like any other: not every shell runs what EXIT wants when it dies of one.
+interruptible() {
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+}
+# While it tidies up, also what it starts.
+undisturbed() { trap '' INT TERM HUP QUIT; }
+
+# When a process began: numbers of processes are given again, also after a crash.
+born() {
+    if [ -r "/proc/$1/stat" ]; then
+        read -r line <"/proc/$1/stat" || line=
+        # shellcheck disable=SC2086 # words
+        set -- ${line##*) }
+        printf '%s\n' "${20:-}"
+    else
+        LC_ALL=C ps -o lstart= -p "$1" 2>/dev/null || :
+    fi
+}
+
+# lives PID FILE: the process that wrote when it began into that file is there.
+lives() {
+    kill -0 "$1" 2>/dev/null || [ -d "/proc/$1" ] || return 1
+    [ "$(born "$1")" = "$(cat "$2" 2>/dev/null || :)" ]
+}
+
 # One at a time for each instance: `mkdir` is what every system does in one step.
 lock() {
     mkdir -p "$run_dir"
     waited=0
     until mkdir "$run_dir/lock" 2>/dev/null; do
         holder=$(cat "$run_dir/lock/pid" 2>/dev/null || :)
-        # Nobody is there any more, or has been for long.
-        if [ -n "$holder" ] && ! kill -0 "$holder" 2>/dev/null || [ "$waited" -ge 600 ]; then
+        # Nobody is there any more, or was ended before it wrote its number.
+        if { [ -n "$holder" ] && ! lives "$holder" "$run_dir/lock/born"; } || { [ -z "$holder" ] && [ "$waited" -ge 50 ]; }; then
             rm -rf "$run_dir/lock"
             waited=0
             continue
         fi
         waited=$((waited + 1))
+        [ "$waited" != 40 ] || [ -z "$holder" ] || warn "waits for another claude-container (process $holder), which starts or stops $INSTANCE_ID"
         sleep 0.1
         # Whoever had it may have been the last.
         mkdir -p "$run_dir"
     done
-    printf '%s\n' "$$" >"$run_dir/lock/pid"
-    mkdir -p "$run_dir/users"
+    if ! { born "$$" >"$run_dir/lock/born" && printf '%s\n' "$$" >"$run_dir/lock/pid" && mkdir -p "$run_dir/users"; } 2>/dev/null; then
+        rm -rf "$run_dir/lock"
+        rmdir "$run_dir/users" "$run_dir" 2>/dev/null || :
+        die "$run_dir cannot be written: make room on its disk (df $CLAUDE_HOME), then again"
+    fi
     locked=true
 }
 locked=false
@@ -39,7 +70,7 @@ is_used() {
         [ -e "$user" ] || continue
         pid=${user##*/}
         [ "$pid" != "$$" ] || continue
-        if kill -0 "$pid" 2>/dev/null; then return 0; fi
+        if lives "$pid" "$user"; then return 0; fi
         rm -f "$user"
     done
     return 1
@@ -51,6 +82,10 @@ start_server() {
         was=$(cat "$run_dir/workspace" 2>/dev/null || printf '%s' "$WORKSPACE_PATH")
         [ "$was" = "$WORKSPACE_PATH" ] ||
             die "$INSTANCE_ID runs with its project at $was, not $WORKSPACE_PATH: run: claude-container stop"
+        return 0
+    fi
+    # One that died is started again under the agents that run.
+    if [ -n "$(containers "name=^$background(-isolated|_run_.*)?\$")" ] && "$engine" start "$server" >/dev/null 2>&1; then
         return 0
     fi
     take_down
@@ -133,6 +168,7 @@ verb_run() {
         case $1 in
             --same-path) same_path=yes ;;
             --isolated) isolated=-isolated ;;
+            --own-login) own_login=yes ;;
             -C | --project)
                 [ $# -ge 2 ] || misused "$1 needs a directory"
                 project_dir=$2
@@ -150,17 +186,18 @@ verb_run() {
     # Options alone are the agent's.
     case ${1:-} in -*) set -- "${CLIENT_COMMAND:-claude}" "$@" ;; esac
     # Before anything is built for it.
-    [ -d "${project_dir:-.}" ] || die "$project_dir is no directory: name the one that holds the project"
-    prepare
+    find_project
+    prepare >&2
     use_project
+    interruptible
     lock
-    trap 'status=$?; trap - EXIT; [ "$status" = 0 ] || leave; unlock; exit "$status"' EXIT
+    trap 'status=$?; undisturbed; trap - EXIT; [ "$status" = 0 ] || leave; unlock; exit "$status"' EXIT
     give_settings
-    : >"$run_dir/users/$$"
+    born "$$" >"$run_dir/users/$$"
     start_server
     unlock
     status=0
-    trap 'status=$?; trap - EXIT; lock; leave; unlock; exit "$status"' EXIT
+    trap 'status=$?; undisturbed; trap - EXIT; lock; leave; unlock; exit "$status"' EXIT
     # The agent gets these itself; this stays to tidy up.
     trap : INT TERM HUP QUIT
     set -- --rm --no-deps --name "claude-${INSTANCE_ID}_run_$$" "claude$isolated" "$@"
@@ -170,11 +207,21 @@ verb_run() {
 }
 
 verb_start() {
+    while :; do
+        case ${1:-} in
+            --same-path) same_path=yes ;;
+            --own-login) own_login=yes ;;
+            *) break ;;
+        esac
+        shift
+    done
     take_project "$@"
+    find_project
     prepare
     use_project
+    interruptible
     lock
-    trap 'status=$?; trap - EXIT; [ "$status" = 0 ] || leave; unlock; exit "$status"' EXIT
+    trap 'status=$?; undisturbed; trap - EXIT; [ "$status" = 0 ] || leave; unlock; exit "$status"' EXIT
     if is_running "$server" && is_running "$background"; then
         say "$INSTANCE_ID runs already"
         return 0
@@ -183,9 +230,11 @@ verb_start() {
     start_server
     CLIENT_COMMAND='sleep infinity'
     export CLIENT_COMMAND
-    "$engine" rm -f "$background" >/dev/null 2>&1 || :
-    if ! quietly compose up -d --no-deps claude; then
-        die "the agent's container could not be started: the engine's words are above"
+    if ! is_running "$background"; then
+        "$engine" rm -f "$background" >/dev/null 2>&1 || :
+        if ! quietly compose up -d --no-deps claude; then
+            die "the agent's container could not be started: the engine's words are above"
+        fi
     fi
     # It ends by itself if the server does not answer, or the project's setup fails.
     tries=0
@@ -216,13 +265,16 @@ verb_stop() {
 
 stop_one() {
     server="claude-$INSTANCE_ID-tools" background="claude-$INSTANCE_ID" run_dir=$CLAUDE_HOME/run/$INSTANCE_ID
-    if [ -z "$(containers all "name=^claude-$INSTANCE_ID(-tools|-isolated|_run_.*)?\$")" ]; then
-        say "$INSTANCE_ID does not run"
-    fi
+    ran=$(containers all "name=^claude-$INSTANCE_ID(-tools|-isolated|_run_.*)?\$")
     lock
     take_down
     forget
-    say "$INSTANCE_ID is stopped; its state is kept in $CLAUDE_HOME/state/$INSTANCE_ID"
+    # Another directory of the same project is another instance.
+    if [ -z "$ran" ]; then
+        say "$INSTANCE_ID does not run; claude-container status --all says what does"
+    else
+        say "$INSTANCE_ID is stopped; its state is kept in $CLAUDE_HOME/state/$INSTANCE_ID"
+    fi
 }
 
 # The ids of all instances that have run.

@@ -21,7 +21,21 @@ verb_status() {
     fi
     clients=$(containers "name=^claude-$INSTANCE_ID(-isolated|_run_.*)?\$")
     say "agent's containers: $(printf '%s' "${clients:-none}" | tr '\n' ' ')"
-    "$engine" exec "$server" tool-server status
+    in_our_words "$engine" exec "$server" tool-server status
+}
+
+# in_our_words COMMAND...: with its status; where it says what to type, that is this command.
+# Only lines of the server's own: none of a caller's begins like them.
+in_our_words() {
+    ended=0
+    words=$("$@") || ended=$?
+    # shellcheck disable=SC2016 # backquotes are meant
+    [ -z "$words" ] || printf '%s\n' "$words" | sed \
+        -e '/^  answer:     tool-server approve /s/tool-server /claude-container /g' \
+        -e '/^answer: tool-server project /s/tool-server /claude-container /g' \
+        -e '/^  [0-9]* \(calls wait\|approvals stand\)/s/`tool-server /`claude-container /' \
+        -e '/^  project: /s/`tool-server project show`$/`claude-container project show`/'
+    return "$ended"
 }
 
 # Each instance in a line; 1 if one is there and not well.
@@ -40,7 +54,7 @@ all_status() {
                 well=1
             fi
         elif [ "$clients" -gt 0 ] || [ -n "$(containers all "name=^$server\$")" ]; then
-            state='SERVER DIED: claude-container logs, then stop and start'
+            state='SERVER DIED: claude-container logs, then start'
             well=1
         else
             state=stopped

@@ -7,15 +7,22 @@
 
 project_dir=
 same_path=
+own_login=
 
-# Sets what compose.yaml is given, for the project that was named or that one stands in.
-use_project() {
-    find_compose
+# Sets: asked, the project that was named or that one stands in; nothing is made for it.
+find_project() {
     asked=${project_dir:-$PWD}
     [ -d "$asked" ] || die "$asked is no directory: name the one that holds the project"
-    asked=$(CDPATH='' cd -P "$asked" && pwd -P)
-    is_installed || die "nothing is installed in $CLAUDE_HOME: run: claude-container setup"
+    asked=$(CDPATH='' cd -P -- "$asked" && pwd -P) || die "$asked cannot be entered: name a project of yours"
     find_server
+    apart_from_project
+}
+
+# Sets what compose.yaml is given for it.
+use_project() {
+    find_compose
+    find_project
+    is_installed || die "nothing is installed in $CLAUDE_HOME: run: claude-container setup"
     set -- host environment --project "$asked" --home "$CLAUDE_HOME" --engine "$engine" \
         --rootless "$rootless" --caller "$(id -u):$(id -g)" --seccomp "$root/deploy/seccomp.json"
     # The image does not see the project.
@@ -30,10 +37,55 @@ use_project() {
     set -a
     eval "$settings"
     set +a
+    paths_in_project
+    links_out_of_project
     server="claude-$INSTANCE_ID-tools"
     background="claude-$INSTANCE_ID"
     run_dir=$CLAUDE_HOME/run/$INSTANCE_ID
 }
+
+# Who writes to the project must not write what this machine runs: the agent's words would
+# be the next command's.
+apart_from_project() {
+    for run in "$root" ${server_bin:+"$(here "$server_bin")"}; do
+        case $run/ in
+            "$asked"/*) die "$asked holds $run, which this machine runs, and the agent could change it: run it for the project's own directory, with a claude-container that lies elsewhere" ;;
+        esac
+    done
+    case $asked/ in
+        "$root"/*) die "$asked lies in $root, which this machine runs, and the agent could change it: a project has a directory of its own" ;;
+    esac
+}
+
+# Where this shell looks for programs, and the agent could put some.
+paths_in_project() {
+    rest=$PATH:
+    while [ -n "$rest" ]; do
+        place=${rest%%:*} rest=${rest#*:}
+        real=$(CDPATH='' cd -P "${place:-.}" 2>/dev/null && pwd -P) || continue
+        case $real/ in
+            "$asked"/*)
+                add_note "your PATH has $real, where the agent can put programs that you then run: take it out (deactivate), and run the project's own programs in the agent's container"
+                ;;
+        esac
+    done
+}
+
+# A linked worktree: git looks for its repository by the host's path.
+links_out_of_project() {
+    [ -f "$asked/.git" ] || return 0
+    # What the file says is the agent's to write: it is not repeated.
+    case $(head -c 4096 "$asked/.git" | head -n 1) in
+        "gitdir: $asked/"*)
+            [ "$WORKSPACE_PATH" = "$asked" ] || add_note "$asked/.git names its repository by the host's path: git finds it inside with --same-path"
+            ;;
+        'gitdir: /'*)
+            add_note "$asked is a linked worktree, and its repository lies elsewhere: git finds none inside; run it for a directory that holds both (-C DIR --same-path)"
+            ;;
+    esac
+}
+
+add_note() { NOTES="${NOTES:+$NOTES; }$1"; }
 
 is_installed() { [ -x "$CLAUDE_HOME/tools/bin/tool-client" ] && [ -d "$tools_d" ]; }
 
@@ -41,6 +93,7 @@ is_installed() { [ -x "$CLAUDE_HOME/tools/bin/tool-client" ] && [ -d "$tools_d" 
 give_settings() {
     told=$(tool_server host layout --home "$CLAUDE_HOME" --instance "$INSTANCE_ID" --owner "$INSTANCE_OWNER") || exit 1
     give_secrets "$INSTANCE_OWNER"
+    give_login
     # The agent's own keys; compose hands them to the agent's container by name.
     while IFS= read -r line; do
         # shellcheck disable=SC2163 # NAME=VALUE
@@ -58,6 +111,21 @@ give_settings() {
         esac
     fi
     export SERVER_CONFIG CLIENT_SETUP
+}
+
+# Where the agent keeps its log-in and settings: for all projects, or once it was asked for,
+# of this project's own from then on. Beneath nothing that an agent writes to.
+give_login() {
+    AGENT_LOGIN=config/claude
+    own=state/$INSTANCE_ID/login
+    if [ -n "$own_login" ] && [ ! -d "$CLAUDE_HOME/$own" ]; then
+        [ -z "$(containers "name=^claude-$INSTANCE_ID(_run_.*)?\$")" ] ||
+            die "$INSTANCE_ID runs with the log-in of all projects: claude-container stop, then again"
+        mkdir -m 0700 "$CLAUDE_HOME/$own"
+        if [ "$(id -u)" = 0 ]; then chown "$INSTANCE_OWNER" "$CLAUDE_HOME/$own"; fi
+    fi
+    if [ -d "$CLAUDE_HOME/$own" ]; then AGENT_LOGIN=$own; fi
+    export AGENT_LOGIN
 }
 
 client_setup() {

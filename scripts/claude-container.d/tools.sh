@@ -47,6 +47,12 @@ in_server() {
     shift
     use_project
     is_running "$server" || die "$INSTANCE_ID does not run: claude-container start, then again"
+    case $asked_for\ ${1:-} in
+        approvals\ | project\ show)
+            in_our_words "$engine" exec -i "$server" tool-server "$asked_for" "$@"
+            return
+            ;;
+    esac
     set -- "$server" tool-server "$asked_for" "$@"
     if [ -t 0 ] && [ -t 1 ]; then set -- -t "$@"; fi
     exec "$engine" exec -i "$@"
