@@ -126,10 +126,36 @@ start_runs_both_and_stop_leaves_nothing_but_the_state() {
     expect 0 "$id is stopped" cc stop
     nothing_runs "$id"
     [[ -d $(claude_home)/state/$id/server/audit ]] || fail "the state is gone"
-    expect 0 "$id does not run" cc stop
+    expect 0 "$id does not run; claude-container status --all" cc stop
+    [[ $output != *'is stopped'* ]] || fail "it says both: $output"
     expect 1 'no agent.s container of .* runs: claude-container run' cc exec git status
     expect 1 'has no log' cc logs
     expect 1 'not running; claude-container run starts it' cc status
+}
+
+# What one is told to type can be typed.
+what_waits_is_answered_by_the_words_that_are_shown() {
+    person
+    project "$work/held"
+    local answer held
+    expect 0 'runs, for' cc start
+    expect 0 '' cc exec sh -c 'git commit -q --allow-empty -m x && git branch other'
+    cc exec git update-ref -d refs/heads/other >"$work/said" 2>&1 &
+    held=$!
+    eventually 20 sh -c "podman exec claude-$(id_here)-tools tool-server approvals | grep -q lose-refs"
+    expect 0 '^  1 calls wait for an answer: see `claude-container approvals`' cc status
+    expect 0 '^  answer: +claude-container approve' cc approvals
+    answer=$(sed -n 's/^  answer: .*, or claude-container deny \([a-z]*\) .*/\1/p' <<<"$output")
+    expect 0 '' cc deny "$answer" --reason 'not today'
+    ! wait "$held" || fail "it was done"
+    grep -q 'not today' "$work/said" || fail "no reason: $(cat "$work/said")"
+    mkdir .claude-container
+    printf '{"setup": {"server": "s.sh"}}' >.claude-container/config.json
+    printf 'answer: tool-server project approve 1\n' >s.sh
+    expect 0 '^answer: claude-container project approve [0-9a-f]{12}, or claude-container project deny' cc project show
+    # The script is shown as it is.
+    grep -q '| answer: tool-server project approve 1' <<<"$output" || fail "shown otherwise: $output"
+    expect 0 'see `claude-container project show`' cc status
 }
 
 check_instances_fails_for_one_that_died() {
@@ -140,6 +166,17 @@ check_instances_fails_for_one_that_died() {
     expect 0 'runs, for' cc start
     podman kill "claude-$id-tools" >/dev/null
     script=$root/scripts/check-instances.sh expect 1 "$id +SERVER DIED" cc
+    # Started again, under the agent that works.
+    local agent
+    agent=$(podman inspect --format '{{.Id}} {{.State.StartedAt}}' "claude-$id")
+    expect 0 'runs, for' cc start
+    expect 0 '' cc exec git status
+    [[ $(podman inspect --format '{{.Id}} {{.State.StartedAt}}' "claude-$id") == "$agent" ]] || fail "the agent is another one"
+    podman kill "claude-$id-tools" >/dev/null
+    expect 0 'No commits' cc run -- git status
+    expect 0 'No commits' cc exec git status
+    [[ $(podman inspect --format '{{.Id}} {{.State.StartedAt}}' "claude-$id") == "$agent" ]] || fail "the agent is another one"
+    podman kill "claude-$id-tools" >/dev/null
     script=$root/scripts/run.sh expect 0 'runs, for' cc restart
     script=$root/scripts/check-instances.sh expect 0 "$id +healthy" cc
     script=$root/scripts/run.sh expect 0 'is stopped' cc stop
@@ -160,8 +197,31 @@ several_projects_run_at_once_and_see_nothing_of_each_other() {
     expect 0 'is stopped' cc stop "$work/a/app"
     expect 0 'No commits' cc exec git status
     expect 0 'stopped' cc stop --all
+    # start takes --same-path as run does: here the host's path is one that containers have.
+    expect 1 'cannot be the workspace.s path: the containers have /tmp for themselves' cc start --same-path
     nothing_runs "$one"
     nothing_runs "$two"
+}
+
+# What an agent leaves in ~/.claude, the next one of another project obeys: unless it has
+# its own.
+a_log_in_of_its_own_is_not_shared_and_stays_so() {
+    person
+    project "$work/shares"
+    expect 0 '' cc run -- sh -c 'echo shared >~/.claude/settings.json'
+    project "$work/alone"
+    expect 0 '^shared$' cc run -- cat '/home/agent/.claude/settings.json'
+    expect 0 '^nothing$' cc run --own-login -- sh -c 'ls -A ~/.claude; echo own >~/.claude/settings.json; echo nothing'
+    [[ $output != *settings* ]] || fail "it sees the others' settings: $output"
+    # Without a word, from then on.
+    expect 0 '^own$' cc run -- cat '/home/agent/.claude/settings.json'
+    expect 0 'runs, for' cc start
+    expect 0 '^own$' cc exec cat '/home/agent/.claude/settings.json'
+    cd "$work/shares"
+    expect 0 '^shared$' cc run -- cat '/home/agent/.claude/settings.json'
+    expect 0 'runs, for' cc start
+    expect 1 'runs with the log-in of all projects: claude-container stop' cc run --own-login -- true
+    expect 0 '^shared$' cc exec cat '/home/agent/.claude/settings.json'
 }
 
 # --- Keys ------------------------------------------------------------------------
@@ -236,6 +296,102 @@ a_failed_step_says_what_to_do_and_leaves_nothing_half_done() {
     expect 1 'which the agent must not reach' cc run -- true
     cd "$(claude_home)/config"
     expect 1 'has a directory of its own' cc run -- true
+}
+
+# Ctrl-C while containers start, as a terminal sends it: to everything that it started.
+an_interrupted_start_leaves_nothing() {
+    person
+    project "$work/interrupted"
+    local id signal job
+    id=$(id_here)
+    cc install >/dev/null
+    for signal in INT TERM; do
+        set -m
+        cc run -- sleep 100 >"$work/interrupted.log" 2>&1 &
+        job=$!
+        set +m
+        eventually 40 podman container exists "claude-$id-tools"
+        kill -s "$signal" -- "-$job"
+        ! wait "$job" || fail "it went on after $signal"
+        eventually 30 nothing_of_it_runs "$id"
+        nothing_runs "$id"
+    done
+}
+nothing_of_it_runs() {
+    [[ ! -e $(claude_home)/run/$1 && -z $(podman ps -a --filter "name=^claude-$1" --format '{{.Names}}') ]]
+}
+
+# A crash leaves files that name processes; by then others have these numbers.
+numbers_that_were_given_again_hold_nothing() {
+    person
+    project "$work/numbers"
+    local id run began=$SECONDS
+    id=$(id_here)
+    cc install >/dev/null
+    run=$(claude_home)/run/$id
+    mkdir -p "$run/lock" "$run/users"
+    printf '%s\n' $$ >"$run/lock/pid"
+    printf '1\n' | tee "$run/lock/born" >"$run/users/$$"
+    expect 0 'No commits' cc run -- git status
+    nothing_runs "$id"
+    # Somebody who lives is waited for, and named.
+    mkdir -p "$run/lock"
+    bash -c 'read -r line </proc/$$/stat; words=(${line##*) }); echo "${words[19]}" >"$1/born"; echo $$ >"$1/pid"; sleep 7; rm -r "$1"' \
+        holder "$run/lock" &
+    eventually 5 test -s "$run/lock/pid"
+    expect 0 'waits for another claude-container \(process [0-9]+\)' cc run -- true
+    nothing_runs "$id"
+}
+
+# Otherwise the agent would write what the next command runs.
+what_this_machine_runs_is_no_project() {
+    person
+    mkdir -p "$work/src/copy/below" "$work/programs"
+    cp -r "$root/scripts" "$root/compose.yaml" "$root/deploy" "$root/tools.d" "$work/src/copy/"
+    cp "$bin/tool-server" "$bin/tool-client" "$work/programs/"
+    local script=$work/src/copy/scripts/claude-container verb
+    for verb in run start; do
+        cd "$work/src/copy"
+        expect 1 "^claude-container: $work/src/copy holds $work/src/copy, which this machine runs" cc "$verb"
+        cd "$work/src"
+        expect 1 "$work/src holds $work/src/copy" cc "$verb"
+        cd "$work/src/copy/below"
+        expect 1 "lies in $work/src/copy, which this machine runs" cc "$verb"
+        ln -sfn "$work/src/copy" "$work/by-another-name"
+        cd "$work/by-another-name"
+        expect 1 "$work/src/copy holds" cc "$verb"
+        cd "$work/programs"
+        more=(TOOL_SERVER_BIN="$work/programs/tool-server")
+        expect 1 "$work/programs holds $work/programs, which this machine runs" cc "$verb"
+        more=()
+    done
+    [[ ! -e $(claude_home) ]] || fail "something was installed for it"
+}
+
+what_is_odd_about_a_project_is_said_at_the_start() {
+    home=$work/h
+    mkdir -p "$home" "$work/p/.venv/bin"
+    cd "$work/p"
+    export RECORD=$work/record
+    local path cc_engine='' more=(RECORD="$work/record")
+    fake_engines podman podman-compose
+    path=$work/p/.venv/bin:$fakes
+    expect 1 "note: .*your PATH has $work/p/.venv/bin, where the agent can put programs" cc start
+    path=$fakes
+    expect 1 'words are above' cc start
+    [[ $output != *'your PATH has'* ]] || fail "named without a reason: $output"
+    # A linked worktree, alone and with its repository.
+    git init -q "$work/p/main"
+    git -C "$work/p/main" -c user.name=a -c user.email=a commit -q --allow-empty -m x
+    git -C "$work/p/main" worktree add -q "$work/linked"
+    cd "$work/linked"
+    expect 1 'is a linked worktree, and its repository lies elsewhere: .*-C DIR --same-path' cc start
+    printf 'gitdir: %s\n' "$work/p/main/../main/.git" >"$work/p/.git"
+    cd "$work/p"
+    expect 1 "$work/p/.git names its repository by the host's path: .*--same-path" cc start
+    rm .git
+    expect 1 'words are above' cc start
+    [[ $output != *gitdir* && $output != *same-path* ]] || fail "named without a reason: $output"
 }
 
 a_build_that_fails_leaves_the_older_image() {
@@ -320,17 +476,71 @@ uninstall_names_what_it_removes_and_keeps_the_state() {
     podman tag "$SERVER_IMAGE" localhost/cli-gone-server:1
     podman tag "$CLAUDE_IMAGE" localhost/cli-gone-client:1
     local SERVER_IMAGE=localhost/cli-gone-server:1 CLAUDE_IMAGE=localhost/cli-gone-client:1
+    # What builds left without a name goes, and no other's.
+    local ours theirs
+    ours=$(printf 'FROM %s\nLABEL tool-broker.image=%s\n' "$BASE_IMAGE" "$SERVER_IMAGE" | podman build -q -f - "$work/gone")
+    theirs=$(printf 'FROM %s\nLABEL tool-broker.image=cli-gone-other\n' "$BASE_IMAGE" | podman build -q -f - "$work/gone")
+    at_end+=("podman rmi $theirs >/dev/null")
     expect 0 'runs, for' cc start
     [[ -L $home/.local/bin/claude-container ]] || fail "no command in ~/.local/bin"
     expect 1 'nobody is there to ask' cc uninstall
     expect 0 'and keeps .*state, config, .env' cc uninstall --yes
     nothing_runs "$id"
     ! podman image exists "$SERVER_IMAGE" || fail "the image is left"
+    ! podman image exists "$ours" || fail "an image of a build is left"
+    podman image exists "$theirs" || fail "another's image is gone"
     [[ ! -e $(claude_home)/tools && ! -e $home/.local/bin/claude-container ]] || fail "tools or command are left"
     [[ -e $(claude_home)/.env && -e $(claude_home)/state/$id ]] || fail "the state is gone"
     cc install >/dev/null
     expect 0 'uninstalled' cc uninstall --purge --yes
     [[ ! -e $(claude_home) ]] || fail "left: $(find "$(claude_home)")"
+}
+
+# As somebody who is not root: Go's modules are closed to their owner, and an agent may close
+# what it likes.
+purge_removes_the_keys_whatever_the_agent_closed() {
+    home=$work/h
+    mkdir -p "$home"
+    cp -r "$root/scripts" "$root/compose.yaml" "$root/deploy" "$root/tools.d" "$bin/tool-server" "$bin/tool-client" "$home/"
+    local fakes path more cc_engine=podman
+    fake_engines podman
+    touch "$work/record" "$work/record.env"
+    chown -R 1234:1234 "$home" "$work/record" "$work/record.env"
+    theirs() {
+        setpriv --reuid 1234 --regid 1234 --clear-groups env -i HOME="$home" PATH="$fakes" RECORD="$work/record" \
+            TOOL_SERVER_BIN="$home/tool-server" CLAUDE_ENGINE=podman "$home/scripts/claude-container" "$@" </dev/null
+    }
+    cd "$home"
+    expect 0 'installed in' theirs install
+    mkdir -p "$(claude_home)/state/x-1/agent/go/pkg"
+    touch "$(claude_home)/state/x-1/agent/go/pkg/mod"
+    printf 'GITHUB_TOKEN=canary\n' >"$(claude_home)/.env"
+    chown -R 1234:1234 "$(claude_home)"
+    expect 0 'installed in' theirs install
+    chmod 555 "$(claude_home)/state/x-1/agent/go/pkg"
+    chmod 0 "$(claude_home)/state/x-1/agent"
+    # In two steps, as one who thinks of it later.
+    expect 0 'uninstalled' theirs uninstall --yes
+    [[ -s $(claude_home)/.env && -s $(claude_home)/config/secrets/github_token ]] || fail "the keys are gone already"
+    expect 0 'uninstalled' theirs uninstall --purge --yes
+    [[ ! -e $(claude_home) ]] || fail "left: $(find "$(claude_home)")"
+    expect 1 'nothing is installed in .*, and nothing was kept there' theirs uninstall --purge --yes
+}
+
+# A release is unpacked beside the older one, which may be gone.
+install_makes_the_command_that_of_this_release() {
+    person
+    local link=$home/.local/bin/claude-container
+    mkdir -p "${link%/*}"
+    ln -s /gone/tool-broker-0.0/scripts/claude-container "$link"
+    expect 0 "made $link" cc install
+    [[ $(readlink "$link") == "$root/scripts/claude-container" ]] || fail "leads to $(readlink "$link")"
+    expect 0 'installed in' cc install
+    [[ $output != *"$link"* ]] || fail "a second time says more: $output"
+    # What is somebody else's stays.
+    ln -sfn /bin/true "$link"
+    expect 0 "note: $link is not this one" cc install
+    [[ $(readlink "$link") == /bin/true ]] || fail "it was replaced"
 }
 
 # --- Engines, recorded -------------------------------------------------------------
@@ -352,6 +562,7 @@ case "${0##*/} $*" in
     "docker compose version") [ -n "${COMPOSE_V2:-}" ] || exit 1 ;;
     "docker-compose version"*) echo 1.29.2 ;;
     "podman-compose version"*) echo "podman-compose version  ${PODMAN_COMPOSE:-1.6.0}" ;;
+    "podman info"*) echo "${DRIVER:-overlay}" ;;
     "docker info"*) echo "20.10.24 name=seccomp ${DOCKER_SAYS:-}" ;;
     *" up "*) mkdir -p "$CLAUDE_HOME/sockets/$INSTANCE_ID"; exit 3 ;;
 esac
@@ -396,6 +607,34 @@ each_engine_is_found_and_given_its_own_options() {
     cc_engine=lxc expect 1 'CLAUDE_ENGINE is podman or docker, not: lxc' cc start
     rm "$fakes/docker"
     expect 1 'CLAUDE_ENGINE is docker, which is not installed' cc start
+}
+
+# What costs a person without root time and space: told where it comes from, and done
+# where one waits in any case.
+a_build_says_what_is_slow_or_old_and_makes_the_first_run_quick() {
+    home=$work/h
+    mkdir -p "$home" "$work/copy/target/release" "$work/copy/server"
+    cp -r "$root/scripts" "$root/compose.yaml" "$root/deploy" "$root/tools.d" "$work/copy/"
+    export RECORD=$work/record
+    local path script=$work/copy/scripts/claude-container
+    fake_engines podman podman-compose
+    ln -s "$(command -v find)" "$(command -v tail)" "$fakes/"
+    rm "$fakes/id"
+    printf '#!/bin/sh\necho 1000\n' >"$fakes/id"
+    chmod +x "$fakes/id"
+    path=$fakes
+    cp "$bin/tool-server" "$bin/tool-client" "$work/copy/target/release/"
+    touch -d '2001-01-01' "$work/copy/server/main.rs"
+    cc() { env -i HOME="$home" PATH="$path" RECORD="$RECORD" "${more[@]}" "$script" "$@" </dev/null; }
+    more=(DRIVER=overlay)
+    expect 0 'making both ready for your user' cc build
+    ! grep -q 'note:' <<<"$output" || fail "a note without a reason: $output"
+    grep -q '^podman run --rm --network none --userns keep-id .* claude-code:v2 ' "$RECORD" || fail "called otherwise: $(cat "$RECORD")"
+    more=(DRIVER=vfs)
+    expect 0 'note: podman copies the whole image for each container .*docs/install.md' cc build
+    expect 1 '^wrong storage: podman copies the whole image' cc doctor
+    touch -d '2100-01-01' "$work/copy/server/main.rs"
+    expect 0 'note: the programs in .*target/release are older than their sources: cargo build --release' cc build
 }
 
 # --- Other engines, for real -----------------------------------------------------------
@@ -467,6 +706,11 @@ doctor_says_what_is_wrong_and_exits_1() {
     cc exec sh -c 'mkdir ~/.ssh && echo "-----BEGIN OPENSSH PRIVATE KEY-----" >~/.ssh/id && echo x >~/.git-credentials'
     expect 1 'wrong .*/\.ssh/id is a private key: .*; remove it' cc doctor
     grep -q "wrong .*/\.git-credentials holds git's passwords" <<<"$output" || fail "no .git-credentials"
+    # What is said there is the agent's to shape: no letter of it moves the cursor, and no
+    # line of it looks like one of ours.
+    cc exec sh -c 'echo "PRIVATE KEY" >~/.ssh/"$(printf "x\033[2J\nok    all is well")"'
+    expect 1 '^  ok    all is well is a private key' cc doctor
+    [[ $output != *$'\e'* ]] || fail "a control character came through"
     cc exec sh -c 'rm -r ~/.ssh ~/.git-credentials'
     # A definition without rules is refused by the server.
     mkdir "$(claude_home)/tools/tools.d/loose"
@@ -474,6 +718,10 @@ doctor_says_what_is_wrong_and_exits_1() {
     expect 1 '^wrong .*loose' cc doctor
     rm -r "$(claude_home)/tools/tools.d/loose"
     expect 0 'nothing is wrong' cc doctor
+    # Where one stands after setup there is no project, and nothing wrong with that.
+    cd "$home"
+    expect 0 '^note +no project is looked at: .* holds ' cc doctor
+    cd "$work/doctor"
     # Without the images.
     SERVER_IMAGE=localhost/cli-none:none expect 1 'wrong image localhost/cli-none:none is missing: .*run: claude-container build' cc doctor
 }
@@ -533,6 +781,8 @@ echo "no server" >&2; exit 125'
     for name in GITHUB_TOKEN GH_TOKEN NPM_TOKEN AWS_SECRET_ACCESS_KEY MY_PASSWORD OPENAI_API_KEY; do
         finds "$name is in the environment" "$name=canary"
     done
+    finds 'HTTPS_PROXY has a password in it' HTTPS_PROXY=http://me:canary@proxy.example:3128
+    expect 0 '' examine https_proxy=http://proxy.example:3128
     finds 'SSH_AUTH_SOCK is set' SSH_AUTH_SOCK=/x
     finds 'DOCKER_HOST is set' DOCKER_HOST=unix:///x
     expect 0 '' examine ANTHROPIC_API_KEY=canary CLAUDE_CODE_OAUTH_TOKEN=canary GITHUB_TOKEN=
@@ -599,17 +849,26 @@ every_verb_has_a_help_worth_reading() {
 cases \
     every_verb_has_a_help_worth_reading \
     each_engine_is_found_and_given_its_own_options \
+    a_build_says_what_is_slow_or_old_and_makes_the_first_run_quick \
     doctor_finds_what_undermines_the_whole_in_the_agents_container \
     one_command_installs_and_runs_and_leaves_only_the_state \
     start_runs_both_and_stop_leaves_nothing_but_the_state \
-    the_env_file_is_split_by_service
+    the_env_file_is_split_by_service \
+    what_this_machine_runs_is_no_project \
+    what_is_odd_about_a_project_is_said_at_the_start \
+    an_interrupted_start_leaves_nothing \
+    purge_removes_the_keys_whatever_the_agent_closed \
+    install_makes_the_command_that_of_this_release
 long_cases \
+    numbers_that_were_given_again_hold_nothing \
+    a_log_in_of_its_own_is_not_shared_and_stays_so \
     five_runs_that_begin_and_end_at_any_time_share_one_server \
     a_second_run_uses_the_server_and_the_last_one_takes_it_down \
     a_tool_is_added_and_taken_out_by_its_name \
     the_projects_own_setup_runs_in_the_agents_container \
     an_isolated_run_has_tools_and_neither_network_nor_key \
     check_instances_fails_for_one_that_died \
+    what_waits_is_answered_by_the_words_that_are_shown \
     several_projects_run_at_once_and_see_nothing_of_each_other \
     a_failed_step_says_what_to_do_and_leaves_nothing_half_done \
     a_build_that_fails_leaves_the_older_image \

@@ -71,6 +71,25 @@ what_is_refused_says_why_and_what_to_do() {
     expect 126 'refused: .*rule push-force-protected.*instead: ' client 'git push --force origin main 2>&1'
 }
 
+# As an agent's program starts it, by the entry of docs/mcp.md; nothing was put there by hand.
+in_the_agents_container_a_client_of_mcp_lists_and_calls_tools() {
+    instance mcp
+    up
+    expect 0 '"stdout":"git version' client '
+        coproc server { tool-server mcp; }
+        ask() { printf "%s\n" "{\"jsonrpc\":\"2.0\",$1}" >&"${server[1]}"; }
+        ask "\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},\"clientInfo\":{\"name\":\"a\",\"version\":\"1\"}}"
+        ask "\"method\":\"notifications/initialized\""
+        ask "\"id\":2,\"method\":\"tools/list\""
+        ask "\"id\":3,\"method\":\"tools/call\",\"params\":{\"name\":\"git\",\"arguments\":{\"args\":[\"--version\"]}}"
+        for answer in 1 2 3; do read -r line <&"${server[0]}" && printf "%s\n" "$line"; done'
+    for tool in git read_file run_command; do
+        grep -qF "\"name\":\"$tool\"" <<<"$output" || fail "$tool is not listed: $output"
+    done
+    # It is a way to the server, not another one.
+    expect 1 'no server answers at /run/sockets/none.sock' client 'TOOL_SOCKET=/run/sockets/none.sock tool-server mcp 2>&1'
+}
+
 a_tool_that_is_added_while_they_run_is_on_the_agents_path() {
     local definitions
     instance added
@@ -102,6 +121,7 @@ an_agent_reaches_no_other_instance() {
     expect 0 "^/run/sockets/tool-$INSTANCE_ID.sock\$" client 'find / -xdev -type s 2>/dev/null; find /run/sockets /app /scratch /home /workspace -type s'
     if grep -q "$other" <<<"$output"; then fail "it sees the other's socket"; fi
     expect 0 '^none$' client 'ls /workspace; ls -d /run/sockets/../sockets/* | grep -v two | grep -v bin; echo none'
+    [[ $output == none ]] || fail "it sees more than its own: $output"
     # By the network neither: nothing listens where the tools are.
     # (At 127.0.0.11 docker's resolver does, for the container itself.)
     expect 0 '^none$' in_server sh -c 'cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk "\$4 == \"0A\" && \$2 !~ /7F:/" ; echo none'
@@ -127,17 +147,26 @@ a_server_that_was_killed_serves_the_same_client_again() {
     expect 0 'unclean restarts: 1' in_server tool-server status
 }
 
+# Of both containers, as the host sees them.
+processes_of() {
+    local one
+    for one in /proc/[0-9]*/environ; do
+        if { tr '\0' '\n' <"$one" | grep -qx "TOOL_SOCKET=.*$1.*"; } 2>/dev/null; then echo "$one"; fi
+    done
+}
+
 stopping_leaves_nothing() {
+    local left
     instance stopped
     up
     client 'git init -q; (setsid sleep 1000 &) ; true'
+    [[ -n $(processes_of "$INSTANCE_ID") ]] || fail "the look for processes finds none of those that run"
     compose down >"$work/down.log" 2>&1 || fail "compose down: $(tail -n 1 "$work/down.log")"
     if engine ps -a --format '{{.Names}}' | grep "$INSTANCE_ID"; then fail "a container is left"; fi
     if engine network ls --format '{{.Name}}' | grep "$INSTANCE_ID"; then fail "a network is left"; fi
     if grep "$INSTANCE_ID" /proc/mounts; then fail "a mount is left"; fi
-    if grep -alsF "$INSTANCE_ID" /proc/[0-9]*/environ | while read -r one; do
-        tr '\0' '\n' <"$one" 2>/dev/null | grep -qx 'TOOL_SOCKET=.*' && echo "$one"
-    done | grep .; then fail "a process is left"; fi
+    left=$(processes_of "$INSTANCE_ID")
+    [[ -z $left ]] || fail "a process is left: $left"
     expect 0 '^bin$' ls "$CLAUDE_HOME/sockets/$INSTANCE_ID"
     # What is to be kept is kept.
     expect 0 'audit.jsonl' ls "$CLAUDE_HOME/state/$INSTANCE_ID/server/audit"
@@ -316,6 +345,7 @@ cases \
     a_day_of_git_works_and_the_push_has_the_token \
     the_token_is_in_the_tools_container_alone \
     what_is_refused_says_why_and_what_to_do \
+    in_the_agents_container_a_client_of_mcp_lists_and_calls_tools \
     a_tool_that_is_added_while_they_run_is_on_the_agents_path \
     an_agent_reaches_no_other_instance \
     a_server_that_was_killed_serves_the_same_client_again \

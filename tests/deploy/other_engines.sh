@@ -7,16 +7,22 @@ long=()
 # each CASE...: one after the other with the engine that was started, each in a
 # directory of its own.
 each() {
-    local all=$work name number=0
+    local all=$work name number=0 status
     for name in "$@"; do
         echo "== $engine: $name"
         ((number += 1))
         mkdir "$all/$number"
+        # `set -e` holds in it only where nobody asks at once how it ended.
+        set +e
         (
+            set -e
             work=$all/$number at_end=()
             trap end_case EXIT
             "$name"
-        ) || fail "with $engine: $name: $(sed -n 's/^failed: //p' "$all/../log" | tail -n 1)"
+        )
+        status=$?
+        set -e
+        ((status == 0)) || fail "with $engine: $name: $(sed -n 's/^failed: //p' "$all/../log" | tail -n 1)"
     done
 }
 

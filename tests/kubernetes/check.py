@@ -132,6 +132,23 @@ def check_tools(server, volume, scratch):
     expect(done.returncode == 0, f"tool-server check: {done.stdout}{done.stderr}")
 
 
+def look_at_http(objects, base):
+    """The door is on loopback, with a token out of a Secret, and nothing leads there."""
+    pod, plain = pod_of(objects), yaml.safe_dump(base)
+    expect("TOOL_HTTP" not in plain and "3001" not in plain, "it is off in the base")
+    server, agent = pod["initContainers"][0], pod["containers"][0]
+    said = {one["name"]: one["value"] for one in server["env"]}
+    expect(said["TOOL_HTTP_LISTEN"] == "127.0.0.1:3001", "it listens on the pod's loopback")
+    place = mounts(server)["http"]
+    expect(place["readOnly"] and said["TOOL_HTTP_TOKEN_FILE"].startswith(place["mountPath"]), "the token's file is mounted")
+    (volume,) = [one for one in pod["volumes"] if one["name"] == "http"]
+    expect(volume["secret"] == {"secretName": "tool-http", "defaultMode": 0o440}, "by a Secret, not open to others")
+    expect(not any("ports" in one for one in [server, agent]), "no port is named")
+    expect({one["kind"] for one in objects} == {one["kind"] for one in base}, "no Service leads there")
+    for name in ["startupProbe", "readinessProbe", "livenessProbe"]:
+        expect("exec" in server[name], f"{name} is as it was")
+
+
 def main():
     os.umask(0o022)
     base = render(DEPLOY / "base")
@@ -156,6 +173,11 @@ def main():
         for name in ["procMount", "seccompProfile"]:
             expect(other["initContainers"][0]["securityContext"].pop(name, None), name)
         expect(other == pod, "the component changes nothing else")
+        text["components"] = [f"{up}/http"]
+        (overlay / "kustomization.yaml").write_text(yaml.safe_dump(text))
+        by_http = render(overlay)
+        validate(by_http, "with HTTP")
+        look_at_http(by_http, base)
         volume = scratch / "tools"
         volume.mkdir()
         there = lay_out(base, pod, volume)

@@ -24,8 +24,10 @@
 //! | [`twins`] | tables of such commands, and what differs as text |
 //! | [`wire`] | [`Wire`]: a raw connection, frames and descriptors |
 //! | [`rules`] | the shipped rules on tables of command lines |
+//! | [`http`] | a server whose tools are called by HTTP, and requests byte for byte |
 //! | [`forge`] | a git server on loopback that wants a password |
 //! | [`exposition`] | the figures of a server, read strictly |
+//! | [`mcp`] | clients of MCP, by hand, at both doors |
 //! | [`process`] | /proc: who is alive, whose child, how many descriptors |
 //! | [`terminal`] | a command on a pseudo-terminal |
 //! | [`sys`] | the only unsafe code |
@@ -38,7 +40,9 @@ pub mod attacks;
 pub mod binaries;
 pub mod exposition;
 pub mod forge;
+pub mod http;
 pub mod lingering;
+pub mod mcp;
 pub mod outcome;
 pub mod process;
 pub mod rules;

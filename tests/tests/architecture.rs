@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use tool_broker_tests::project;
 
 /// The floors of the server, from the top. A module uses only those below.
-const FLOORS: [&[&str]; 6] = [
+const FLOORS: [&[&str]; 7] = [
     &["main", "cli", "app"],
     &["listen"],
+    &["agent"],
     &["broker"],
     &["exec", "gate", "audit", "metrics", "catalog", "links", "log", "host"],
-    &["registry", "config"],
+    &["registry", "config", "shown"],
     &["os"],
 ];
 

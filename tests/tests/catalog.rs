@@ -310,6 +310,11 @@ fn the_example_wrappers_let_pass_what_they_say() {
             setup.file(format!("restricted/{file}"), text, 0o644);
             setup.tool(name, "binary = \"/bin/echo\"\ndefault = \"allow\"\n");
         }
+        let wrapper = fs::read(project().join("restricted/examples/make.py")).expect("make.py");
+        setup.file("restricted/printed.py", wrapper, 0o644);
+        let printed = setup.file("programs/printed", "#!/bin/sh\nenv\n", 0o755);
+        let forward = "[env]\nforward = [\"MAKEFLAGS\", \"CC\"]\n";
+        setup.tool("printed", &format!("binary = {printed:?}\ndefault = \"allow\"\n{forward}"));
         mode(&setup.path("restricted"), 0o755);
     });
     let call = |tool: &str, words: &[&str]| run(server.client(tool).args(words), b"");
@@ -319,6 +324,8 @@ fn the_example_wrappers_let_pass_what_they_say() {
         ("make", &["-j4", "test"], "-j4 test\n"),
         ("make", &[], "\n"),
         ("kubectl", &["get", "pods"], "--namespace=agent get pods\n"),
+        ("kubectl", &["get", "pods", "-oyaml", "-w"], "--namespace=agent get pods -oyaml -w\n"),
+        ("kubectl", &["auth", "can-i", "get", "pods"], "--namespace=agent auth can-i get pods\n"),
     ] {
         assert_eq!(call(tool, words).success(), said, "{tool} {words:?}");
     }
@@ -333,6 +340,12 @@ fn the_example_wrappers_let_pass_what_they_say() {
         ("kubectl", &["get", "pods", "--namespace=other"]),
         ("kubectl", &["get", "pods", "-nother"]),
         ("kubectl", &["-A", "get", "pods"]),
+        ("kubectl", &["get", "pods", "-Aoyaml"]),
+        ("kubectl", &["get", "pods", "-wA"]),
+        ("kubectl", &["logs", "-fn", "other", "pod"]),
+        ("kubectl", &["get", "--raw", "/api/v1/namespaces/other/pods"]),
+        ("kubectl", &["get", "--raw=/api/v1/pods"]),
+        ("kubectl", &["auth", "reconcile", "-f", "roles.yaml"]),
     ] {
         let said = call(tool, words);
         assert_eq!(
@@ -342,4 +355,15 @@ fn the_example_wrappers_let_pass_what_they_say() {
         );
         assert!(said.err().contains("refused:"), "{said:?}");
     }
+    // What make would take from the environment as well.
+    let made = run(
+        server
+            .client("printed")
+            .arg("test")
+            .env("TOOL_FORWARD_ENV", "*")
+            .env("MAKEFLAGS", "-f x")
+            .env("CC", "cc"),
+        b"",
+    );
+    assert!(made.success().contains("CC=cc") && !made.out().contains("MAKEFLAGS"), "{made:?}");
 }

@@ -12,7 +12,7 @@ use catalog_help::{
     GOOD, catalog, commit, folder, git, installed, names, repository, state, text, verb,
 };
 use tool_broker_tests::terminal::OnTerminal;
-use tool_broker_tests::{Forge, Setup, run};
+use tool_broker_tests::{Forge, Setup, run, skipped};
 
 #[test]
 fn a_definition_from_a_folder_is_shown_before_it_is_taken() {
@@ -291,6 +291,34 @@ fn what_a_definition_says_does_nothing_to_a_terminal_in_an_error_either() {
     assert_eq!(said.code(), Some(1), "{said:?}");
     let quoted = !said.err().contains('\u{1b}') && said.err().contains("2J");
     assert!(quoted && said.err().trim_end().lines().count() == 1, "{said:?}");
+    // Where the program is not there, add and check name it.
+    for (number, hidden) in ["\\u001b[2J", "\\u202e", "\\u200b", "\\n"].into_iter().enumerate() {
+        let odd = format!("binary = \"/usr/bin/x{hidden}y\"\ndefault = \"allow\"\n");
+        let path = folder(&setup, &format!("odd{number}"), &[("tool.toml", &odd)]);
+        let said = catalog(&setup, &["add", "t", "--path", text(&path), "--yes"]);
+        assert_eq!(said.code(), Some(1), "{hidden}: {said:?}");
+        assert!(said.err().contains("binary must be an absolute path"), "{hidden}: {said:?}");
+        assert!(!said.err().contains(['\u{1b}', '\u{202e}', '\u{200b}']), "{hidden}: {said:?}");
+    }
+    assert_eq!(names(&setup), ["sh"]);
+}
+
+#[test]
+fn no_part_of_a_long_line_is_shown_as_a_line_of_its_own() {
+    let setup = Setup::new();
+    let posing = "sandbox:     confined, no network";
+    // As wide as a terminal's row: what follows would begin the next one.
+    let script = format!("#{}{posing}\n", " ".repeat(77));
+    let about = format!("description = \"a{}{posing}\"\n", " ".repeat(66));
+    let definition = format!("{about}binary = \"/bin/echo\"\ndefault = \"allow\"\n");
+    let path = folder(&setup, "long", &[("tool.toml", &definition), ("setup.sh", &script)]);
+    let said = catalog(&setup, &["show", "t", "--path", text(&path)]);
+    let shown = said.success();
+    assert!(shown.contains(&format!("\n>             {posing}\n")), "{shown}");
+    let long = shown.lines().filter(|line| line.len() > 79 && !line.starts_with("from:"));
+    assert_eq!(long.count(), 0, "{shown}");
+    let posed = shown.lines().filter(|line| *line == posing);
+    assert_eq!(posed.count(), 0, "{shown}");
 }
 
 #[test]
@@ -301,6 +329,27 @@ fn that_a_definition_is_not_confined_is_shown_loudly() {
     let said = catalog(&setup, &["add", "t", "--path", text(&path)]);
     assert_eq!(said.code(), Some(1), "{said:?}");
     assert!(said.out().contains("note:        sandbox: off: it is not confined"), "{said:?}");
+}
+
+#[test]
+fn a_repository_of_somebody_elses_on_this_machine_is_not_taken_and_why_is_said() {
+    let test = "a_repository_of_somebody_elses_on_this_machine_is_not_taken_and_why_is_said";
+    if !nix::unistd::geteuid().is_root() {
+        return skipped(test, "needs root, to give a repository away");
+    }
+    let setup = Setup::new();
+    let path = repository(&setup, "theirs", &[("tool.toml", GOOD)]);
+    for place in [path.clone(), path.join(".git")] {
+        std::os::unix::fs::lchown(&place, Some(4321), None).expect("chown");
+    }
+    let said = catalog(&setup, &["add", "t", "--url", text(&path)]);
+    assert_eq!((said.code(), said.out()), (Some(1), String::new()), "{said:?}");
+    assert!(said.err().contains("belongs to somebody else"), "{said:?}");
+    assert!(!said.err().contains("safe.directory"), "{said:?}");
+    assert_eq!(names(&setup), ["sh"]);
+    // What git says is quoted as it is.
+    let said = catalog(&setup, &["add", "t", "--url", text(&setup.path("no'ne"))]);
+    assert!(said.err().contains("/no'ne' does not appear to be a git repository"), "{said:?}");
 }
 
 #[test]

@@ -334,7 +334,11 @@ fn a_tool_that_is_refused_without_end_fills_no_log() {
         let script =
             "for n in $(seq 100); do git ls-remote http://x.test/o/r 2>/dev/null; done; true";
         run(stand.server.client("ask").args(["-c", script]), b"").success();
-        let log = fs::read_to_string(stand.server.path("server.log")).expect("a log");
+        // The log is written by a thread of its own.
+        let log = eventually_some("the line of the rest", || {
+            let log = fs::read_to_string(stand.server.path("server.log")).expect("a log");
+            log.contains("have no line here").then_some(log)
+        });
         // Some of the 64 are about what git asks before it says its secret.
         assert!((16..=64).contains(&log.matches(line).count()), "{mode}: {log}");
         let rest: Vec<_> = log.lines().filter(|line| line.contains("have no line here")).collect();

@@ -116,6 +116,35 @@ fn calls_are_counted_by_tool_decision_and_exit() {
 }
 
 #[test]
+fn the_brokers_own_tools_are_counted_by_their_names() {
+    let server = Server::start(|s| {
+        s.file("ws/a", "x\n", 0o644);
+    });
+    for (tool, input) in [
+        ("read_file", json!({"path": "a"})),
+        // By another name it is the same tool.
+        ("read", json!({"path": "a"})),
+        ("read_file", json!({"path": "no/such"})),
+        ("run_command", json!({"argv": ["true"]})),
+        ("run_shell", json!({"command": "mkfs x"})),
+        ("no_such_tool", json!({})),
+    ] {
+        server.connect().call(&json!({"tool": tool, "input": input}));
+    }
+    let figures = Exposition::of(&server);
+    for (tool, decision, exit, count) in [
+        ("read_file", "allow", "0", 2.0),
+        ("read_file", "none", "1", 1.0),
+        ("run_command", "allow", "0", 1.0),
+        ("run_shell", "deny", "denied", 1.0),
+    ] {
+        assert_eq!(calls(&figures, tool, decision, exit), count, "{tool} {decision} {exit}");
+    }
+    let count = [("tool", "read_file")];
+    assert_eq!(figures.value("tool_server_call_duration_seconds_count", &count), Some(3.0));
+}
+
+#[test]
 fn approvals_are_counted_by_how_they_came_out() {
     let server = Server::start(|s| s.tool("maybe", "binary = \"/bin/true\"\ndefault = \"ask\"\n"));
     let counts = || {

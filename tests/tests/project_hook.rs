@@ -80,6 +80,7 @@ fn a_projects_script_is_run_only_after_it_was_approved_and_then_at_each_start() 
     assert!(said(&refused).contains("is not approved as it is now"), "{}", said(&refused));
     let text = project(&server, &["show"]).success();
     assert!(text.contains("script: scripts/setup.sh\n     1 | echo \"$PWD"), "{text}");
+    assert!(text.contains("what it reads and runs of the workspace may change"), "{text}");
     assert!(text.contains("\nstate:  waiting\nanswer: tool-server project approve "), "{text}");
     assert!(!server.ws().join("ran").exists());
 
@@ -267,6 +268,12 @@ fn only_the_first_roots_configuration_counts() {
     });
     assert_eq!(state(&server), "none");
     assert!(project(&server, &["show"]).success().starts_with("the project has no setup.server"));
+    // Its script is told the roots in their order: the project's own first, however long.
+    server.file("ws/.claude-container/config.json", CONFIG, 0o644);
+    server.file("ws/scripts/setup.sh", "printf %s \"$WORKSPACE\" > roots\n", 0o644);
+    approve(&server);
+    let roots = format!("{}:{}", server.ws().display(), server.path("other").display());
+    assert_eq!(read(server.ws().join("roots")), roots);
 }
 
 #[test]

@@ -4,21 +4,17 @@
 mod reliability_help;
 
 use std::fs::{self, File};
-use std::io::IoSlice;
-use std::net::TcpStream;
-use std::os::fd::{AsFd, AsRawFd};
+use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 
-use nix::sys::resource::Resource;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::Pid;
 use reliability_help::{Mark, file_appears, script};
 use serde_json::{Value, json};
-use tool_broker_tests::lingering::{answers, lingering};
+use tool_broker_tests::lingering::{CLOSERS, answers, closing, send_lingering};
 use tool_broker_tests::process::process;
-use tool_broker_tests::{Server, Wire, eventually, skipped, still_works, sys};
+use tool_broker_tests::{PATIENCE, Server, eventually, skipped, still_works, sys};
 
 /// A call by descriptors of which nothing is to be repeated.
 fn plain(server: &Server, text: &str) -> Value {
@@ -32,138 +28,24 @@ fn pid_in(server: &Server, file: &str) -> Pid {
     Pid::from_raw(pid.trim().parse().expect("a pid"))
 }
 
-/// Calls at the door that end just when their callers have said something more,
-/// which nobody reads: their connections are closed elsewhere. The first one holds
-/// whoever closes it for a minute, since a socket lies in it that lingers; the
-/// `others` wait behind it. What is to be kept is given.
-fn hold_the_closer(server: &Server, others: usize) -> (Vec<Wire>, TcpStream) {
-    let begin = |n: usize| {
-        let mut wire = server.connect();
-        let text = format!("echo $$ > pid.new; mv pid.new pid{n}; exec sleep 60");
-        wire.send_json(&plain(server, &text));
-        (pid_in(server, &format!("pid{n}")), wire)
-    };
-    let calls: Vec<(Pid, Wire)> = (0..=others).map(begin).collect();
-    server.signal(Signal::SIGSTOP);
-    // Each of its threads, or the door hears what is said before the end.
-    eventually("it stops", || tasks(server).iter().all(|task| of(task, "stat").contains(") T ")));
-    let (full, other) = lingering();
-    let mut full = Some(full);
-    let mut wires = Vec::new();
-    for (pid, mut wire) in calls {
-        match full.take() {
-            Some(full) => wire.send_with_fds(&json!({"op":"health"}), &[full.as_fd()]),
-            None => wire.send_json(&json!({"op":"health"})),
-        }
-        kill(pid, Signal::SIGKILL).expect("kill");
-        eventually("it has ended", || process(pid.as_raw()).is_none_or(|it| it.state == 'Z'));
-        wires.push(wire);
-    }
-    server.signal(Signal::SIGCONT);
-    wires.iter_mut().for_each(|wire| assert_eq!(wire.recv_json()["signal"], json!("KILL")));
-    let closes = format!("{} ", libc::SYS_close);
-    eventually("the closer is held", || {
-        is(server, "closer", "syscall", |call| call.starts_with(&closes))
-    });
-    (wires, other)
-}
-
-/// How many threads close, `THREADS` of os/closer.rs.
-const CLOSERS: usize = 64;
-
-/// Holds all of them for a minute, by sockets of a refused request: in each lies another
-/// one, unread, that lingers. What is to be kept is given.
-fn hold_all_closers(server: &Server) -> Vec<TcpStream> {
-    let mut wire = server.connect();
-    server.signal(Signal::SIGSTOP);
-    // It closes none before this process has.
-    eventually("it stops", || tasks(server).iter().all(|task| of(task, "stat").contains(") T ")));
-    let (mut passed, mut others) = (Vec::new(), Vec::new());
-    for _ in 0..CLOSERS {
-        let (full, other) = lingering();
-        let (end, unread) = UnixStream::pair().expect("a pair");
-        let rights = [ControlMessage::ScmRights(&[full.as_raw_fd()])];
-        let word = [IoSlice::new(b"x")];
-        sendmsg::<()>(end.as_raw_fd(), &word, &rights, MsgFlags::empty(), None).expect("sent");
-        passed.push(unread);
-        others.push(other);
-    }
-    let fds: Vec<_> = passed.iter().map(AsFd::as_fd).collect();
-    let numbers: Vec<usize> = (3..3 + fds.len()).collect();
-    wire.send_with_fds(
-        &json!({"tool":"none","args":[],"cwd":server.ws(),"stdio":"fds","fds":numbers}),
-        &fds,
-    );
-    drop(passed);
-    server.signal(Signal::SIGCONT);
-    assert_eq!(wire.recv_json()["code"], json!("unknown_tool"));
-    let closes = format!("{} ", libc::SYS_close);
-    eventually("all closing threads are held", || {
-        let tasks =
-            tasks(server).into_iter().filter(|task| of(task, "comm").trim_end() == "closer");
-        tasks.filter(|task| of(task, "syscall").starts_with(&closes)).count() == CLOSERS
-    });
-    others
-}
-
-/// The server's threads, in /proc.
-fn tasks(server: &Server) -> Vec<PathBuf> {
-    let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("tasks");
-    tasks.flatten().map(|task| task.path()).collect()
-}
-
-/// What /proc says of a thread; nothing of one that is gone.
-fn of(task: &Path, file: &str) -> String {
-    fs::read_to_string(task.join(file)).unwrap_or_default()
-}
-
-/// Whether /proc says that of the server's thread of that name.
-fn is(server: &Server, name: &str, file: &str, says: impl Fn(&str) -> bool) -> bool {
-    let mut tasks = tasks(server).into_iter();
-    tasks.any(|task| of(&task, "comm").trim_end() == name && says(&of(&task, file)))
-}
-
-/// A connection that waited to be closed elsewhere was still watched by the door,
-/// which woke for it again and again.
+/// One message was enough to hold all threads that close, for as long as it said: sockets
+/// that linger in the queues of sockets, whose own time is set back before they are closed.
 #[test]
-fn a_connection_that_is_closed_elsewhere_is_nothing_to_the_door() {
+fn nobody_holds_the_threads_that_close_by_what_lingers() {
     let server = Server::start(|_| ());
-    let held = hold_the_closer(&server, 3);
-    // One that spins is never seen asleep.
-    eventually("the door sleeps", || {
-        (0..20).all(|_| is(&server, "door", "stat", |stat| stat.contains(") S ")))
-    });
-    answers(&server, "while connections wait to be closed");
-    drop(held);
+    let others = send_lingering(&server, CLOSERS);
+    eventually("no thread is held", || closing(&server) == 0);
+    // Whoever reads a tool's output from a socket hears of its end.
+    let (mut read, write) = UnixStream::pair().expect("a pair");
+    read.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut client =
+        server.client("sh").args(["-c", "echo said"]).stdout(OwnedFd::from(write)).spawn();
+    let mut said = String::new();
+    read.read_to_string(&mut said).expect("its end");
+    assert_eq!(said, "said\n");
+    client.as_mut().expect("a client").wait().expect("its end");
+    drop(others);
     still_works(&server);
-}
-
-/// The place of a descriptor was given back before it was closed: with the closing
-/// threads held, callers could have the server keep as many as it may have.
-#[test]
-fn descriptors_that_wait_to_be_closed_keep_their_places() {
-    let server = Server::start(|s| s.limit(Resource::RLIMIT_NOFILE, 1024, 1024));
-    let held = hold_all_closers(&server);
-    let before = server.fd_count();
-    let (socket, _other) = UnixStream::pair().expect("a pair");
-    let mut refused = 0;
-    for _ in 0..30 {
-        let fds: Vec<_> = std::iter::repeat_n(socket.as_fd(), 100).collect();
-        let mut wire = server.connect();
-        let numbers: Vec<u32> = (3..103).collect();
-        // No such tool: they are dropped, and wait for the closer.
-        wire.send_with_fds(
-            &json!({"tool":"none","args":[],"cwd":server.ws(),"stdio":"fds","fds":numbers}),
-            &fds,
-        );
-        let code = wire.recv_json()["code"].clone();
-        refused += usize::from(code == json!("busy"));
-        let count = server.fd_count();
-        assert!(count < 600, "{count} descriptors, {before} before; {refused} were refused");
-    }
-    assert!(refused > 0, "there was room for all of them");
-    still_works(&server);
-    drop(held);
 }
 
 /// What a caller is told while it reads nothing was made without a bound, as long

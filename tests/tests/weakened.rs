@@ -9,6 +9,7 @@ use std::process::Command;
 use tool_broker_tests::attacks::definitions::{GIT, NET, REPOSITORY, SH};
 use tool_broker_tests::attacks::{Mode, Row, Table, World, stopper};
 use tool_broker_tests::binaries::{binaries, weakened};
+use tool_broker_tests::lingering::holds_closers;
 use tool_broker_tests::{is_root, project, run, skipped};
 
 /// Tools run as the owner of the workspace, the server is root.
@@ -270,11 +271,20 @@ const MEASURES: &[Measure] = &[
         )],
     },
     Measure { name: "nudge", mode: OWNER, also: &[], attacks: &[Alone(nudge)] },
+    Measure { name: "hurry", mode: OWNER, also: &[], attacks: &[Alone(hurry)] },
 ];
 
 /// Stops the server's children before they execute.
 fn nudge(away: &str) -> bool {
     stopper::stops_a_server(STOPPED, |setup| {
+        setup.server(weakened());
+        setup.env("TOOL_WEAKEN", away);
+    })
+}
+
+/// Holds its threads that close.
+fn hurry(away: &str) -> bool {
+    holds_closers(|setup| {
         setup.server(weakened());
         setup.env("TOOL_WEAKEN", away);
     })
