@@ -5,8 +5,8 @@
 #   N passed, N failed, N skipped
 #
 # Passed are cargo's tests and the cases of tests/deploy. Failed and skipped are
-# those, and of the checks beside them which failed or could not be made. Status 0:
-# nothing failed.
+# those, and of the checks beside them which failed or could not be made. Under a test
+# that failed stands where, and the first lines of what it said. Status 0: nothing failed.
 #
 #   scripts/test.sh          the tests and checks
 #   scripts/test.sh --all    what takes long as well
@@ -261,6 +261,49 @@ run_programs() {
     return "$status"
 }
 
+# failures FILE: the tests that failed, by what test programs said: a name, and indented
+# beneath it the place of its first panic and no more than five lines of the message. All
+# of it would be too much at the end, and is long gone there.
+failures() {
+    awk '
+        /^test .* \.\.\. FAILED$/ {
+            name = substr($0, 6)
+            sub(/ \.\.\. FAILED$/, "", name)
+            names[++many] = name
+        }
+        # Programs may have tests of the same name: the first of them is told first.
+        /^---- .* stdout ----$/ {
+            name = substr($0, 6)
+            sub(/ stdout ----$/, "", name)
+            at = name SUBSEP (++sections[name])
+            left = 0
+            looks = 1
+            next
+        }
+        looks && (/ panicked at .*:$/ || /^Error: /) {
+            place = $0
+            sub(/^.* panicked at /, "", place)
+            said[at] = "    " substr(place, 1, 400)
+            left = 5
+            looks = 0
+            next
+        }
+        /^(note: run with |stack backtrace:|--- the server|thread .* panicked at |failures:$|test result: )/ { left = 0 }
+        left > 0 && NF {
+            said[at] = said[at] "\n    " substr($0, 1, 400)
+            left--
+        }
+        END {
+            for (number = 1; number <= many; number++) {
+                name = names[number]
+                print name
+                at = name SUBSEP (++told[name])
+                if (at in said) print said[at]
+            }
+        }
+    ' "$1"
+}
+
 # Runs the tests and adds up what cargo's test programs say.
 run_tests() {
     local status=0 passed bad ignored line
@@ -287,9 +330,13 @@ run_tests() {
     while read -r line; do
         skipped+=("$line")
     done < <(sed -n 's/^test \(.*\) \.\.\. ignored, \(.*\)$/\1: \2/p; s/^test \(.*\) \.\.\. ignored$/\1: takes long or is not for every machine/p' "$scratch/tests")
-    while read -r line; do
-        failed+=("test $line")
-    done < <(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$scratch/tests")
+    # A name, and indented beneath it what the test said.
+    while IFS= read -r line; do
+        case $line in
+            '    '*) failed[-1]+=$'\n'$line ;;
+            *) failed+=("test $line") ;;
+        esac
+    done < <(failures "$scratch/tests")
     if ((status != 0 && tests_failed == 0)); then
         # It did not come to a result: a test program that does not build or
         # that crashed.
@@ -405,7 +452,7 @@ deployed() {
     ) || true
     ((tests_passed += good, tests_failed += bad)) || true
     while read -r line; do
-        failed+=("test ${line%%:*}: tests/deploy")
+        failed+=("test ${line%%:*}: tests/deploy:${line#*:}")
     done < <(sed -n 's/^not ok //p' "$scratch/deploy")
     while read -r line; do
         skipped+=("$line")
