@@ -107,19 +107,27 @@ async fn what_a_command_prints_is_kept_as_long_as_it_is_good_and_no_longer() {
     let runs = Arc::new(AtomicUsize::new(0));
     let keeper = Keeper::new(HashMap::new(), Some(Arc::new(Plain(Arc::clone(&runs)))));
     let dir = tempfile::tempdir().unwrap();
-    let (token, name) = (dir.path().join("token"), dir.path().join("token"));
-    std::fs::write(&token, "first\n").unwrap();
-    let credential = command(&["cat", name.to_str().unwrap()], Duration::from_millis(400));
-    assert_eq!(value(&keeper, &credential).await.as_deref(), Some(&b"first"[..]));
-    std::fs::write(&token, "second\n").unwrap();
-    assert_eq!(value(&keeper, &credential).await.as_deref(), Some(&b"first"[..]));
+    let token = dir.path().join("token");
+    let written = |text: &str| std::fs::write(&token, text).unwrap();
+    written("first\n");
+    let words = ["cat", token.to_str().unwrap()];
+    let lasting = command(&words, Duration::from_secs(3600));
+    assert_eq!(value(&keeper, &lasting).await.as_deref(), Some(&b"first"[..]));
+    written("second\n");
+    assert_eq!(value(&keeper, &lasting).await.as_deref(), Some(&b"first"[..]));
     assert_eq!(runs.load(Ordering::SeqCst), 1);
+    // Another command, whose values are not good for long.
+    let other = dir.path().join("other");
+    std::fs::write(&other, "third\n").unwrap();
+    let credential = command(&["cat", other.to_str().unwrap()], Duration::from_millis(400));
+    assert_eq!(value(&keeper, &credential).await.as_deref(), Some(&b"third"[..]));
+    std::fs::write(&other, "fourth\n").unwrap();
     tokio::time::sleep(Duration::from_millis(450)).await;
-    assert_eq!(value(&keeper, &credential).await.as_deref(), Some(&b"second"[..]));
+    assert_eq!(value(&keeper, &credential).await.as_deref(), Some(&b"fourth"[..]));
     tokio::time::sleep(Duration::from_millis(450)).await;
-    std::fs::remove_file(&token).unwrap();
+    std::fs::remove_file(&other).unwrap();
     let error = keeper.get(&credential).await.unwrap_err();
-    assert!(error.to_string().contains("cat") && !error.to_string().contains("second"));
+    assert!(error.to_string().contains("cat") && !error.to_string().contains("fourth"));
     for (words, why) in [(&["true"][..], "printed nothing"), (&["false"], "it failed")] {
         let error = keeper.get(&command(words, Duration::from_secs(1))).await.unwrap_err();
         assert!(error.to_string().contains(why), "{error}");

@@ -64,7 +64,7 @@ async fn an_upload_that_breaks_off_is_not_whole_at_the_host() {
 // Whether the host gets a request: its task holds what it notes, beside the host, the
 // listener and the connection.
 async fn becomes(host: &Host, under_way: bool) -> bool {
-    for _ in 0..250 {
+    for _ in 0..3000 {
         if (Arc::strong_count(&host.seen) == 4) == under_way {
             return true;
         }

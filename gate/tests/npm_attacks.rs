@@ -81,7 +81,7 @@ impl Scene {
         let mut stream = TcpStream::connect(self.stage.address).await.unwrap();
         stream.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
         let mut answer = Vec::new();
-        drop(tokio::time::timeout(Duration::from_secs(3), stream.read_to_end(&mut answer)).await);
+        drop(tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut answer)).await);
         let answer = String::from_utf8(answer).unwrap();
         assert!(!answer.contains(TOKEN), "{answer}");
         let status = answer.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);

@@ -308,20 +308,21 @@ impl Stage {
     pub(crate) async fn curl(&self, args: &[&str]) -> Output {
         let mut command = Command::new("curl");
         command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/nonexistent");
-        command.args(["-q", "-sS", "--max-time", "20", "--proxy", &self.proxy()]).args(args);
+        command.args(["-q", "-sS", "--max-time", "120", "--proxy", &self.proxy()]).args(args);
         run(command).await
     }
 
-    /// What comes back for these bytes, until the connection ends or is silent.
+    /// What comes back for these bytes, until the connection ends or is silent behind a
+    /// whole answer.
     pub(crate) async fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = tokio::net::TcpStream::connect(self.address).await.unwrap();
         // Whatever is refused may be refused before it is all sent.
         drop(stream.write_all(bytes).await);
         let mut answer = Vec::new();
         let mut piece = [0; 4096];
-        let (long, short) = (Duration::from_secs(10), Duration::from_millis(60));
+        let (long, short) = (Duration::from_secs(60), Duration::from_millis(60));
         loop {
-            let patience = if answer.is_empty() { long } else { short };
+            let patience = if is_whole(bytes, &answer) { short } else { long };
             let read = tokio::time::timeout(patience, stream.read(&mut piece)).await;
             let Ok(Ok(count)) = read else { break };
             if count == 0 {
@@ -364,4 +365,18 @@ pub(crate) async fn run(mut command: Command) -> Output {
 
 pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
+}
+
+/// Whether an answer is all there, as far as it says how long it is.
+fn is_whole(request: &[u8], answer: &[u8]) -> bool {
+    let Some(at) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return false };
+    let head = String::from_utf8_lossy(&answer[..at]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+    let length = length.and_then(|text| text.trim().parse::<usize>().ok());
+    let is_bare = request.starts_with(b"HEAD ") || request.starts_with(b"CONNECT ");
+    match length {
+        _ if is_bare || head.contains(" 204 ") || head.contains(" 304 ") => true,
+        Some(length) => answer.len() >= at + 4 + length,
+        None => answer.ends_with(b"0\r\n\r\n"),
+    }
 }
