@@ -65,8 +65,9 @@ pub use wire::Wire;
 use std::io::Write as _;
 use std::time::Duration;
 
-/// How long anything may take before a test says that it hangs.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// How long anything may take before a test says that it hangs. A row of the twins makes
+/// hundreds of calls, on a machine that may do much else.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Says that a test cannot run on this machine, on stderr and in the file that
 /// `TOOL_TESTS_SKIPPED` names. The test returns after it.

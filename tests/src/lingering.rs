@@ -6,13 +6,14 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
 use serde_json::json;
 
-use crate::{Server, Setup, eventually};
+use crate::{PATIENCE, Server, Setup, eventually};
 
 /// A TCP connection within this machine with more to send than fits: whoever
 /// closes it last waits, for as long as it says. And its other end.
@@ -73,21 +74,43 @@ pub fn send_lingering(server: &Server, count: usize) -> Vec<TcpStream> {
 
 /// How many of its threads wait in close(2).
 pub fn closing(server: &Server) -> usize {
-    let closes = format!("{} ", libc::SYS_close);
-    let closers = tasks(server).into_iter().filter(|task| of(task, "comm").trim_end() == "closer");
-    closers.filter(|task| of(task, "syscall").starts_with(&closes)).count()
+    closers(server).iter().filter(|call| is_call(call, libc::SYS_close)).count()
 }
 
 /// Whether the threads that close are held by that: for an hour, or hardly.
 pub fn holds_closers(prepare: impl FnOnce(&mut Setup)) -> bool {
     let server = Server::start(prepare);
+    let before = server.settled();
     let others = send_lingering(&server, 8);
-    let (start, mut held) = (Instant::now(), true);
-    while held && start.elapsed() < Duration::from_secs(5) {
-        held = closing(&server) > 0;
-    }
+    // From here on each is closed, or somebody is at it.
+    eventually("all are taken", || server.fd_count() <= before);
+    let start = Instant::now();
+    let held = loop {
+        // Not one that has just been woken, nor one that is on its way.
+        if closers(&server).iter().all(|call| is_call(call, libc::SYS_futex)) {
+            break false;
+        }
+        if start.elapsed() > HELD && closing(&server) > 0 {
+            break true;
+        }
+        assert!(start.elapsed() < PATIENCE, "neither held nor done: {:?}", closers(&server));
+        thread::sleep(Duration::from_millis(10));
+    };
     drop(others);
     held
+}
+
+/// Who closes for so long is held.
+const HELD: Duration = Duration::from_secs(10);
+
+/// The system calls of the threads that close, as /proc has them.
+fn closers(server: &Server) -> Vec<String> {
+    let all = tasks(server).into_iter().filter(|task| of(task, "comm").trim_end() == "closer");
+    all.map(|task| of(&task, "syscall")).collect()
+}
+
+fn is_call(call: &str, number: libc::c_long) -> bool {
+    call.starts_with(&format!("{number} "))
 }
 
 /// The server's threads, in /proc.
@@ -105,7 +128,6 @@ pub fn of(task: &Path, file: &str) -> String {
 #[track_caller]
 pub fn answers(server: &Server, what: &str) {
     let mut wire = server.connect();
-    wire.stream.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
     let reply = wire.try_call(&json!({"op":"health"}));
     assert!(reply.is_some_and(|reply| reply["ok"] == json!(true)), "{what}: the server hangs");
 }

@@ -106,6 +106,16 @@ impl Server {
         self.control().call(&json!({"op":"status"}))
     }
 
+    /// Waits until its log has this: a thread of its own writes it, later than what it tells of.
+    #[track_caller]
+    pub fn logs(&self, text: &str) {
+        let start = Instant::now();
+        while !self.log().contains(text) {
+            assert!(start.elapsed() < PATIENCE, "no {text:?} in the log");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Signals the server process alone.
     pub fn signal(&self, signal: Signal) {
         nix::sys::signal::kill(Pid::from_raw(self.pid()), signal).expect("kill");

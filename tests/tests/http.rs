@@ -289,10 +289,16 @@ fn what_a_schema_refuses_its_tool_refuses_and_what_a_tool_gives_it_allows() {
 #[test]
 fn a_call_is_told_as_it_happens() {
     let http = Http::with_tokens(|_| {});
-    let line = r#"curl -sSN $URL/tools/sh -H "Authorization: Bearer $TOKEN" \
+    // It goes on when the first piece has come.
+    let line = r#"set -o pipefail; curl -sSN $URL/tools/sh -H "Authorization: Bearer $TOKEN" \
         -H 'Content-Type: application/json' -H 'Accept: text/event-stream' \
-        -d '{"args":["-c","echo one; sleep 0.2; echo two >&2; exit 3"]}'"#;
-    let said = http.bash(line).success();
+        -d '{"args":["-c","echo one; until [ -e go ]; do sleep 0.02; done; echo two >&2; exit 3"]}' |
+        while IFS= read -r said; do
+            printf '%s\n' "$said"
+            case $said in data:*one*) : >GO ;; esac
+        done"#;
+    let go = http.server.ws().join("go").display().to_string();
+    let said = http.bash(&line.replace("GO", &go)).success();
     let events: Vec<(&str, Value)> = said
         .split("\n\n")
         .filter_map(|event| event.strip_prefix("event: ")?.split_once("\ndata: "))

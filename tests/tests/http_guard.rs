@@ -323,10 +323,10 @@ fn an_open_door_is_for_this_machine_alone_and_said_loudly() {
         "{nobody}"
     );
     let http = Http::open_to_all(|_| {});
-    assert!(http.server.log().contains("whoever is on this machine"), "{}", http.server.log());
+    http.server.logs("whoever is on this machine");
     assert_eq!(status(&http, "GET /tools", ""), 200);
     assert_eq!(status(&http, "GET /tools", "Host: example.com\n"), 403);
     // To other machines with tokens, and a word about TLS.
     let http = Http::with_tokens(|s| s.env("TOOL_HTTP_LISTEN", "0.0.0.0:0"));
-    assert!(http.server.log().contains("no TLS"), "{}", http.server.log());
+    http.server.logs("no TLS");
 }

@@ -105,14 +105,22 @@ fn a_request_that_does_not_come_in_its_time_is_given_up() {
 
 #[test]
 fn a_call_that_takes_longer_than_a_request_may_is_ended() {
-    let http = Http::with_tokens(|s| s.env("REQUEST_TIMEOUT", "300"));
     let sleep = json!({"args": ["-c", "echo $$ > pid; exec sleep 600"]});
-    let (status, told) = http.post("/tools/sh", &sleep);
-    assert_eq!((status, &told["error"]["code"]), (504, &json!("TIMED_OUT")), "{told}");
-    ended(&http);
-    let (status, told) = http.post("/command", &json!({"command": "sleep 600"}));
-    assert_eq!((status, &told["code"]), (408, &json!("TIMED_OUT")), "{told}");
-    eventually("nothing runs", || http.server.children().is_empty());
+    // On a busy machine it may be ended before it has begun: then it has more time.
+    let ran = ["300", "5000", "30000"].into_iter().any(|most| {
+        let http = Http::with_tokens(|s| s.env("REQUEST_TIMEOUT", most));
+        let (status, told) = http.post("/tools/sh", &sleep);
+        assert_eq!((status, &told["error"]["code"]), (504, &json!("TIMED_OUT")), "{told}");
+        let ran = http.server.ws().join("pid").metadata().is_ok_and(|about| about.len() > 0);
+        if ran {
+            ended(&http);
+        }
+        let (status, told) = http.post("/command", &json!({"command": "sleep 600"}));
+        assert_eq!((status, &told["code"]), (408, &json!("TIMED_OUT")), "{told}");
+        eventually("nothing runs", || http.server.children().is_empty());
+        ran
+    });
+    assert!(ran, "it never ran");
 }
 
 /// What wrote its number into `pid` runs no more.
@@ -168,7 +176,7 @@ fn a_client_that_reads_nothing_holds_its_tool_and_not_the_servers_memory() {
 #[test]
 fn slow_clients_hold_nobody_up_and_are_given_up() {
     let http = Http::with_tokens(|_| {});
-    let before = http.server.fd_count();
+    let before = http.server.settled();
     let mut slow: Vec<_> = (0..60).map(|_| http.dial()).collect();
     for (n, stream) in slow.iter_mut().enumerate() {
         stream.write_all(&b"GET /tools HTTP/1.1\r\nHost: localhost\r\n"[..n % 38]).ok();
@@ -277,5 +285,7 @@ fn a_server_without_http_has_no_thread_for_it() {
     };
     let off = tool_broker_tests::Server::start(|_| {});
     assert_eq!(threads(off.pid()), 0);
-    assert_eq!(threads(Http::with_tokens(|_| {}).server.pid()), 1);
+    // A thread takes its name when it begins.
+    let on = Http::with_tokens(|_| {});
+    eventually("one thread", || threads(on.server.pid()) == 1);
 }

@@ -166,8 +166,7 @@ fn an_answer_by_form_reaches_the_call_and_the_audit() {
     for answer in answers {
         assert_eq!((&answer["by"], &answer["by_uid"]), (&json!("http"), &Value::Null), "{answer}");
     }
-    let log = http.server.log();
-    assert!(log.contains("olga"), "{log}");
+    http.server.logs("olga");
 }
 
 #[test]

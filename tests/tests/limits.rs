@@ -166,7 +166,7 @@ fn one_connection_cannot_have_more_under_way_than_its_limit() {
 
 #[test]
 fn a_connection_that_says_nothing_is_ended_and_so_is_half_a_frame() {
-    let server = Server::start(|s| s.config("[timeouts]\nfirst_message = 1\nframe = 1\n"));
+    let server = Server::start(|s| s.config("[timeouts]\nfirst_message = 4\nframe = 4\n"));
     let before = server.settled();
     let mut wires = [server.connect(), server.connect(), server.connect(), server.connect()];
     wires[1].send(&[0, 0]);
@@ -190,7 +190,7 @@ fn a_connection_that_says_nothing_is_ended_and_so_is_half_a_frame() {
 
 #[test]
 fn a_connection_may_be_idle_between_two_calls() {
-    let server = Server::start(|s| s.config("[timeouts]\nfirst_message = 1\nframe = 1\n"));
+    let server = Server::start(|s| s.config("[timeouts]\nfirst_message = 4\nframe = 4\n"));
     let mut wire = server.connect();
     assert_eq!(wire.call(&json!({"op":"health"}))["ok"], json!(true));
     // Longer than both limits: another connection has been ended meanwhile.

@@ -190,10 +190,14 @@ fn a_result_reads_well_and_a_refusal_says_why() {
         }
         let none = client.ask(9, "tools/call", &json!({"name": "no-such-tool"}));
         assert_eq!(none["error"]["code"], json!(-32602), "{none}");
-        let late = json!({"args": ["-c", "echo part; sleep 60"], "timeout_ms": 300});
-        let late = client.call(10, "sh", &late);
-        assert_eq!(late["isError"], json!(true), "{late}");
-        assert_eq!(late["structuredContent"]["stdout"], json!("part\n"), "what there is of it");
+        // On a busy machine it may be ended before it has said anything: then it has more time.
+        let said = [(10, 300), (11, 5_000), (12, 30_000)].into_iter().any(|(id, most)| {
+            let late = json!({"args": ["-c", "echo part; sleep 600"], "timeout_ms": most});
+            let late = client.call(id, "sh", &late);
+            assert_eq!(late["isError"], json!(true), "{late}");
+            late["structuredContent"]["stdout"] == json!("part\n")
+        });
+        assert!(said, "what there is of it");
     });
 }
 

@@ -2,13 +2,13 @@
 //! credential that the agent does not hold.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -333,7 +333,7 @@ fn connections_of_the_proxy_that_say_nothing_hold_up_no_call_and_end() {
     let model = Model::start();
     let server = proxied(&model);
     // More than there are places for, and fewer than twice as many: whoever waits has a place
-    // when the first have had their 15 s, which is half of what `ask` waits for.
+    // when the first have had their 15 s, which is much less than `ask` waits for.
     let mut slow: Vec<UnixStream> =
         (0..200).map_while(|_| UnixStream::connect(server.path("run/proxy.sock")).ok()).collect();
     for stream in &mut slow {
@@ -534,15 +534,20 @@ fn the_shipped_definition_lets_a_model_be_asked_by_way_of_a_relay() {
             0o644,
         );
     });
-    let free = TcpListener::bind("127.0.0.1:0").expect("bind");
-    let port = free.local_addr().expect("address").port();
-    drop(free);
     let to = format!("UNIX-CONNECT:{}", server.path("run/proxy.sock").display());
-    let mut relay = Command::new("/usr/bin/socat")
-        .args([&format!("TCP-LISTEN:{port},bind=127.0.0.1,fork,reuseaddr"), &to])
-        .spawn()
-        .expect("socat");
-    eventually("the relay listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    // The kernel chooses the port, and socat says which.
+    let mut relay = Command::new("/usr/bin/socat");
+    relay.args(["-d", "-d", "TCP-LISTEN:0,bind=127.0.0.1,fork,reuseaddr", &to]);
+    tool_broker_tests::sys::die_with_parent(&mut relay);
+    let mut relay = relay.stderr(Stdio::piped()).spawn().expect("socat");
+    let mut said = BufReader::new(relay.stderr.take().expect("piped")).lines();
+    let port = said.find_map(|line| {
+        let line = line.expect("text");
+        line.contains("listening on").then(|| line.rsplit(':').next()?.trim().parse().ok())?
+    });
+    let port: u16 = port.expect("the relay listens");
+    // Nobody waits for a reader of what else it says.
+    thread::spawn(move || said.for_each(drop));
     let ask = |words: &[&str], path: &str| {
         let mut curl = Command::new("/usr/bin/curl");
         curl.env_clear().args(["-q", "-sS", "-w", " %{http_code}"]).args(words);

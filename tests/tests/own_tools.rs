@@ -69,6 +69,9 @@ fn an_operator_sees_the_brokers_own_tools_whose_their_rules_are_and_what_turns_t
     assert_eq!(names(&tools["tools"]), ["sh"], "commands alone");
     assert_eq!(names(&tools["own"]), names(&status["own_tools"]));
 
+    for text in ["served of its own: agent.tools chooses", "\"tool\":\"read_file\""] {
+        server.logs(text);
+    }
     let log = server.log();
     let own = line(&log, "served of its own: agent.tools chooses, none for none");
     assert!(own.contains("read_file run_command"), "{own}");

@@ -78,7 +78,7 @@ fn a_definition_that_breaks_leaves_the_last_good_one_and_status_says_where() {
     assert_eq!(said(&server), "good\n");
     let verb = run(&mut server.verb(&["status"]), b"").success();
     assert!(verb.contains("t/tool.toml:3"), "{verb}");
-    assert!(server.log().contains("tool.toml"), "not in the log");
+    server.logs("tool.toml");
     server.tool("t", &shell("mended"));
     eventually("mended", || said(&server) == "mended\n");
     eventually("status is clean", || !server.status().to_string().contains("tool.toml:3"));

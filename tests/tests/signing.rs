@@ -226,9 +226,11 @@ fn what_a_call_leaves_behind_signs_nothing() {
     for level in LEVELS {
         let server = server(level, "");
         server.file("ws/commit", format!("{COMMIT}one\n"), 0o644);
-        let script =
-            format!("{ASK}(sleep 1; ask git commit 2>said; echo $? >done) >/dev/null 2>&1 &");
+        let script = format!(
+            "{ASK}(until [ -e go ]; do sleep 0.02; done; ask git commit 2>said; echo $? >done) >/dev/null 2>&1 &"
+        );
         sh(&server, &script).success();
+        server.file("ws/go", "", 0o644);
         let said = tool_broker_tests::eventually_some("the end of what was left", || {
             fs::read_to_string(server.ws().join("done")).ok().filter(|text| text.ends_with('\n'))
         });

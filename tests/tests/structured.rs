@@ -278,14 +278,18 @@ fn who_goes_away_takes_the_calls_along() {
 #[test]
 fn a_call_that_takes_too_long_keeps_what_it_wrote() {
     let server = server();
-    let input = json!({"args": ["-c", "echo begun; exec sleep 1000"], "timeout_ms": 300});
-    let seen = call(&server, "sh", &input);
-    assert_eq!(seen["error"]["code"], json!("TIMED_OUT"), "{seen}");
-    // Whose time it was: nobody's definition has to be changed for this.
-    let message = seen["error"]["message"].as_str().expect("a message");
-    assert!(message.contains("the 300 ms of the call"), "{message}");
-    let output = &seen["output"];
-    assert_eq!((&output["stdout"], &output["timed_out"]), (&json!("begun\n"), &json!(true)));
+    // On a busy machine it may be ended before it has said anything: then it has more time.
+    let kept = [300, 5_000, 30_000].into_iter().any(|most| {
+        let input = json!({"args": ["-c", "echo begun; exec sleep 1000"], "timeout_ms": most});
+        let seen = call(&server, "sh", &input);
+        assert_eq!(seen["error"]["code"], json!("TIMED_OUT"), "{seen}");
+        // Whose time it was: nobody's definition has to be changed for this.
+        let message = seen["error"]["message"].as_str().expect("a message");
+        assert!(message.contains(&format!("the {most} ms of the call")), "{message}");
+        assert_eq!(seen["output"]["timed_out"], json!(true), "{seen}");
+        seen["output"]["stdout"] == json!("begun\n")
+    });
+    assert!(kept, "what it wrote is not there");
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn a_client_that_a_signal_ends_ends_by_it_and_takes_the_tool_along() {
 
 #[test]
 fn a_dying_call_has_time_to_put_its_things_in_order() {
-    let server = Server::start(|_| ());
+    let server = Server::start(|s| s.env("TOOL_TIMEOUTS_GRACE", "60"));
     let script =
         "trap 'echo bye > parting; exit 0' TERM; touch ready; while :; do sleep 0.02; done";
     let running = ready(&server, script);
@@ -96,14 +96,14 @@ fn a_killed_client_takes_nothing_of_another_call_along() {
     let server = Server::start(|_| ());
     fs::create_dir(server.ws().join("other")).expect("mkdir");
     let mut other = server.client("sh");
-    let script = "(setsid sh -c 'echo $$ > daemon; exec sleep 60' &); \
+    let script = "(setsid sh -c 'echo $$ > daemon; exec sleep 600' &); \
                   until [ -s daemon ]; do sleep 0.02; done; echo $$ > main; \
                   until [ -e ../stop ]; do sleep 0.02; done; echo unharmed; kill -9 $(cat daemon)";
     other.args(["-c", script]).current_dir(server.ws().join("other"));
     let other = spawn(other.stdin(Stdio::null()));
     let theirs = [pid_in(&server, "other/main"), pid_in(&server, "other/daemon")];
-    let script = "(setsid sh -c 'echo $$ > daemon; exec sleep 60' &); \
-                  until [ -s daemon ]; do sleep 0.02; done; touch ready; sleep 60";
+    let script = "(setsid sh -c 'echo $$ > daemon; exec sleep 600' &); \
+                  until [ -s daemon ]; do sleep 0.02; done; touch ready; sleep 600";
     let mine = ready(&server, script);
     let daemon = pid_in(&server, "daemon");
     mine.signal(Signal::SIGKILL);
@@ -163,7 +163,7 @@ fn a_call_ends_with_its_tool_not_with_the_pipes_that_a_daemon_keeps() {
 #[test]
 fn a_dead_server_is_an_error_of_one_line_and_125() {
     let server = Server::start(|_| ());
-    let running = ready(&server, "touch ready; exec sleep 60");
+    let running = ready(&server, "touch ready; exec sleep 600");
     let left = server.descendants();
     let setup = server.stop(Signal::SIGKILL);
     running.wait().refused(125);

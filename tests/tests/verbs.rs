@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use nix::sys::signal::Signal;
 use serde_json::json;
 use tool_broker_tests::binaries::binaries;
 use tool_broker_tests::{Outcome, Server, Setup, eventually, run, still_works};
@@ -218,11 +219,9 @@ fn tools_lists_what_a_server_offers_and_what_is_unrestricted() {
     };
     assert!(line("ruled").contains("deny"), "{said}");
     assert!(line("sh").contains("unrestricted"), "{said}");
-    assert!(
-        server.log().lines().any(|line| line.contains("unrestricted") && line.contains("sh")),
-        "{}",
-        server.log()
-    );
+    eventually("the log says so too", || {
+        server.log().lines().any(|line| line.contains("unrestricted") && line.contains("sh"))
+    });
 }
 
 #[test]
@@ -296,10 +295,12 @@ fn the_log_has_the_call_id_that_the_reply_has() {
         .connect()
         .call(&json!({"tool":"sh","args":["-c","exit 3"],"cwd":server.ws(),"stdio":"buffered"}));
     let id = reply["call_id"].as_str().expect("a call_id").to_owned();
-    eventually("the log names the call", || server.log().contains(&id));
-    for line in server.log().lines() {
+    still_works(&server);
+    // Whole when it has stopped.
+    let log = server.stop(Signal::SIGTERM).log();
+    assert!(log.contains(&id), "the log does not name the call: {log}");
+    for line in log.lines() {
         let parsed: Result<serde_json::Value, _> = serde_json::from_str(line);
         assert!(parsed.is_ok_and(|value| value.is_object()), "not a JSON line: {line}");
     }
-    still_works(&server);
 }

@@ -32,8 +32,9 @@ struct Measure {
 enum Attack {
     Row(&'static str, &'static str, &'static str),
     Own(&'static str, &'static str),
-    /// One with a server of its own, which lacks these; whether it worked.
-    Alone(fn(&str) -> bool),
+    /// One with a server of its own, which lacks these; whether it worked. Where it has to
+    /// work it may try for long.
+    Alone(fn(&str, bool) -> bool),
 }
 use Attack::{Alone, Own, Row as Of};
 
@@ -275,15 +276,16 @@ const MEASURES: &[Measure] = &[
 ];
 
 /// Stops the server's children before they execute.
-fn nudge(away: &str) -> bool {
-    stopper::stops_a_server(STOPPED, |setup| {
+fn nudge(away: &str, works: bool) -> bool {
+    // It has to meet a child between two system calls.
+    stopper::stops_a_server(STOPPED, if works { 30 } else { 1 }, |setup| {
         setup.server(weakened());
         setup.env("TOOL_WEAKEN", away);
     })
 }
 
 /// Holds its threads that close.
-fn hurry(away: &str) -> bool {
+fn hurry(away: &str, _works: bool) -> bool {
     holds_closers(|setup| {
         setup.server(weakened());
         setup.env("TOOL_WEAKEN", away);
@@ -470,7 +472,7 @@ fn tried(measure: &Measure, away: bool) -> Vec<String> {
     let mut names = measure.also.to_vec();
     names.extend(away.then_some(measure.name));
     if let [Alone(attack)] = measure.attacks {
-        let worked = attack(&names.join(","));
+        let worked = attack(&names.join(","), away);
         let wrong = format!("without {names:?} {} {worked}", measure.name);
         return if worked == away { Vec::new() } else { vec![wrong] };
     }

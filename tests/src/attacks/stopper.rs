@@ -31,27 +31,31 @@ pub fn attacker(uid: u32) -> Child {
     attacker.spawn().expect("python3")
 }
 
-/// Whether the server answers nobody any more because of that.
-pub fn stops_a_server(uid: u32, prepare: impl FnOnce(&mut Setup)) -> bool {
+/// Whether the server answers nobody any more because of that, who tries so often at most.
+pub fn stops_a_server(uid: u32, tries: usize, prepare: impl FnOnce(&mut Setup)) -> bool {
     let server = server(uid, prepare);
+    (0..tries).any(|_| stopped(&server, uid))
+}
+
+fn stopped(server: &Server, uid: u32) -> bool {
     let mut attacker = attacker(uid);
     let mut answered = true;
     while answered && attacker.try_wait().expect("wait").is_none() {
         // Not waited for: their tools are stopped too, which is their owner's affair.
         let mut call = server.connect();
         call.send_json(&json!({"tool":"true","cwd":server.ws()}));
-        answered = answers(&server);
+        answered = answers(server);
     }
     attacker.kill().ok();
     attacker.wait().expect("wait");
     // Nobody stops anything now.
-    !answers(&server)
+    !answers(server)
 }
 
 fn answers(server: &Server) -> bool {
     let mut status = server.verb(&["status"]);
     let mut status = status.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("status");
-    let deadline = Instant::now() + Duration::from_secs(4);
+    let deadline = Instant::now() + Duration::from_secs(15);
     loop {
         if let Some(done) = status.try_wait().expect("wait") {
             return done.success();
