@@ -45,7 +45,7 @@ an_unpacked_tarball_does_the_main_job() {
     server=$!
     # shellcheck disable=SC2064
     trap "kill $server 2>/dev/null || :; wait $server || :" RETURN
-    for _ in $(seq 100); do
+    for _ in $(seq 600); do
         "${environment[@]}" "$work/agent/bin/tool-client" --health >/dev/null 2>&1 && break
         sleep 0.1
     done

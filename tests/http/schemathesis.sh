@@ -44,7 +44,7 @@ status=0
     --header "Authorization: Bearer $token" \
     --exclude-path /events --exclude-path /mcp \
     --checks all --exclude-checks positive_data_acceptance \
-    --max-examples "${SCHEMATHESIS_EXAMPLES:-50}" --seed 7 --no-color "$@" || status=$?
+    --request-timeout 60 --max-examples "${SCHEMATHESIS_EXAMPLES:-50}" --seed 7 --no-color "$@" || status=$?
 if ! kill -0 "$server" 2>/dev/null; then
     tail -20 "$scratch/log" >&2
     echo "schemathesis.sh: the server has ended" >&2

@@ -52,7 +52,7 @@ serve() {
         TOOL_HTTP_LISTEN=127.0.0.1:0 "${more[@]}" \
         "$programs/tool-server" serve >"$scratch/log" 2>&1 &
     server=$!
-    for _ in $(seq 200); do
+    for _ in $(seq 1200); do
         address=$(sed -n 's/.*"listening for HTTP","address":"\([^"]*\)".*/\1/p' "$scratch/log")
         if [[ -n $address ]] && "$programs/tool-server" health >/dev/null 2>&1; then
             return

@@ -22,7 +22,7 @@ def transport():
     if sys.argv[1] == "pipe":
         environment = {name: os.environ[name] for name in ("TOOL_SOCKET", "PATH")}
         return stdio_client(StdioServerParameters(command=sys.argv[2], args=["mcp"], env=environment))
-    client = httpx2.AsyncClient(headers={"Authorization": f"Bearer {sys.argv[2]}"}, timeout=30)
+    client = httpx2.AsyncClient(headers={"Authorization": f"Bearer {sys.argv[2]}"}, timeout=120)
     return streamable_http_client(sys.argv[1], http_client=client)
 
 

@@ -26,7 +26,7 @@ const tool = (name, text) => {
 file("tokens", `alice:${ALICE}\nbob:${BOB}\n`, 0o600);
 file("operators", `olga:${OPERATOR}\n`, 0o600);
 tool("say", 'binary = "/bin/echo"\ndefault = "allow"\n');
-tool("wait", 'binary = "/bin/sleep"\ndefault = "allow"\n');
+tool("wait", 'binary = "/bin/sh"\ndefault = "allow"\n');
 tool("publish", `binary = "/bin/echo"
 default = "ask"
 [[rule]]
@@ -88,7 +88,7 @@ child.on("exit", (status) => {
 let over = false;
 
 const until = async (what, look) => {
-  for (let waited = 0; waited < 20_000; waited += 50) {
+  for (let waited = 0; waited < 60_000; waited += 50) {
     const found = await look();
     if (found) return found;
     await new Promise((done) => setTimeout(done, 50));
@@ -127,6 +127,7 @@ const open = async (browser, base, name, password, more = {}) => {
     viewport: { width: 1280, height: 900 },
     ...more,
   });
+  context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   page.on("console", (said) => {
     if (["error", "warning"].includes(said.type())) complaints.push(said.text());
@@ -178,16 +179,19 @@ try {
 
   await test("a_live_call_appears_and_moves_to_the_recent_ones", async () => {
     const hostile = "<img src=x onerror=alert(1)>";
-    const called = call(agents, "wait", { args: ["2", "0.1"] });
+    // It lasts until both have seen it.
+    const called = call(agents, "wait", { args: ["-c", "until [ -e go ]; do sleep 0.05; done"] });
     for (const page of [alice, olga]) {
-      await page.locator("#under-way tr", { hasText: "wait 2 0.1" }).waitFor();
+      await page.locator("#under-way tr", { hasText: "wait -c" }).waitFor();
     }
+    file("ws/go", "");
     await called;
     await call(agents, "say", { args: [hostile, "\u202e"] });
     for (const page of [alice, olga]) {
-      await page.locator("#recent tr", { hasText: "wait 2 0.1" }).waitFor();
-      assert.equal(await page.locator("#under-way tbody tr").count(), 0);
+      await page.locator("#recent tr", { hasText: "wait -c" }).waitFor();
       await page.locator("#recent tr", { hasText: hostile }).waitFor();
+      await until("nothing is under way", async () =>
+        (await page.locator("#under-way tbody tr").count()) === 0);
       assert.equal(await page.locator("img").count(), 0);
     }
     assert.equal(await alice.locator("#recent th", { hasText: "Caller" }).count(), 0);
@@ -200,7 +204,8 @@ try {
       await item.waitFor();
       assert.match(await item.textContent(), /never/);
       assert.match(await item.textContent(), /write a migration/);
-      assert.match(await page.locator("#said").textContent(), /^Refused: drop/);
+      await until("it is said", async () =>
+        /^Refused: drop/.test(await page.locator("#said").textContent()));
       assert.equal(await page.locator("#said").getAttribute("aria-live"), "polite");
     }
   });
@@ -301,7 +306,7 @@ try {
     tool("fresh", 'binary = "/bin/true"\n');
     await call(agents, "fresh", { args: [] });
     for (const page of [alice, olga]) {
-      await page.locator("#tools tr", { hasText: "fresh" }).waitFor({ timeout: 20_000 });
+      await page.locator("#tools tr", { hasText: "fresh" }).waitFor();
     }
   });
 
