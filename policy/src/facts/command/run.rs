@@ -37,6 +37,23 @@ const NAMING: [&str; 13] = [
     "wait", "getopts",
 ];
 
+/// Tests of find that have the next word for a value, whatever it is.
+#[rustfmt::skip]
+const TESTS: [&str; 37] = [
+    "amin", "anewer", "atime", "cmin", "cnewer", "context", "ctime", "fstype", "gid", "group", "ilname", "iname",
+    "inum", "ipath", "iregex", "iwholename", "links", "lname", "maxdepth", "mindepth", "mmin", "mtime", "name",
+    "newer", "path", "perm", "printf", "regex", "regextype", "samefile", "size", "type", "uid", "used", "user",
+    "wholename", "xtype",
+];
+
+/// Those that have none.
+#[rustfmt::skip]
+const ALONE: [&str; 33] = [
+    "a", "and", "o", "or", "not", "d", "daystart", "depth", "empty", "executable", "false", "true", "follow", "help",
+    "-help", "ignore_readdir_race", "noignore_readdir_race", "ls", "mount", "xdev", "nogroup", "nouser", "noleaf",
+    "warn", "nowarn", "print", "print0", "prune", "quit", "readable", "writable", "version", "-version",
+];
+
 /// The most words of a program that find runs.
 const MOST_WORDS: usize = 4_096;
 
@@ -120,6 +137,8 @@ impl Found {
                 }
                 if before.rest.is_empty() { Ok(()) } else { self.run(&words, dialect) }
             }
+            // It starts a shell, which reads its input.
+            "chroot" if before.rest.is_empty() => Err(Unclear),
             "watch" if !before.has(&["x", "exec"]) => self.text(before.rest, Dialect::Posix),
             "time" => {
                 let reserved = |word: &Word| {
@@ -152,11 +171,15 @@ impl Found {
     fn trap(&mut self, words: &[Word], dialect: Dialect) -> Sure<()> {
         let mut words = words.iter().map(|word| word.fixed().ok_or(Unclear));
         let mut first = words.next().transpose()?;
-        if first.as_deref() == Some(b"--") {
+        let behind = first.as_deref() == Some(b"--");
+        if behind {
             first = words.next().transpose()?;
         }
         match first {
-            Some(text) if !text.starts_with(b"-") => line(self, &text, dialect),
+            // Behind `--` it is no option, whatever it begins with.
+            Some(text) if text != b"-" && (behind || !text.starts_with(b"-")) => {
+                line(self, &text, dialect)
+            }
             _ => Ok(()),
         }
     }
@@ -237,6 +260,7 @@ impl Found {
 
     fn su(&mut self, words: &[Word]) -> Sure<()> {
         let mut given = words.iter().map(|word| word.fixed().ok_or(Unclear));
+        let mut line_of_it = None;
         while let Some(word) = given.next().transpose()? {
             let text = match word.as_slice() {
                 b"-c" | b"--command" => given.next().ok_or(Unclear)??,
@@ -249,11 +273,13 @@ impl Found {
                     None => continue,
                 },
             };
-            self.moves = true;
-            self.shell = true;
-            return line(self, &text, Dialect::Posix);
+            // Of several the last counts.
+            line_of_it = Some(text);
         }
-        Err(Unclear)
+        let text = line_of_it.ok_or(Unclear)?;
+        self.moves = true;
+        self.shell = true;
+        line(self, &text, Dialect::Posix)
     }
 
     fn removal(&mut self, words: &[Word]) -> Sure<()> {
@@ -310,7 +336,7 @@ impl Found {
                 b"-fprint" | b"-fprint0" | b"-fls" | b"-fprintf" => {
                     let (file, rest) = tests.split_first().ok_or(Unclear)?;
                     self.write(file.clone())?;
-                    tests = rest;
+                    tests = if word == b"-fprintf" { value(rest)? } else { rest };
                 }
                 b"-exec" | b"-execdir" | b"-ok" | b"-okdir" => {
                     let end = ends(tests).ok_or(Unclear)?;
@@ -318,11 +344,30 @@ impl Found {
                     tests = rest;
                     self.run(&beneath(inner, &starts)?, dialect)?;
                 }
+                [b'-', name @ ..] => {
+                    // A name with other bytes is none that is known here.
+                    let name = std::str::from_utf8(name).unwrap_or_default();
+                    let compares = name.strip_prefix("newer").is_some_and(|how| how.len() == 2);
+                    if TESTS.contains(&name) || compares {
+                        tests = value(tests)?;
+                    } else if !ALONE.contains(&name) {
+                        // What follows may be its value, or do something.
+                        return Err(Unclear);
+                    }
+                }
                 _ => {}
             }
         }
         Ok(())
     }
+}
+
+/// What is behind a test's value: `-name -exec` runs nothing, and what follows is no program.
+fn value(tests: &[Word]) -> Sure<&[Word]> {
+    let (value, rest) = tests.split_first().ok_or(Unclear)?;
+    // It may become several words.
+    let several = !value.is_fixed() && value.may_be_option();
+    if several { Err(Unclear) } else { Ok(rest) }
 }
 
 /// Where the words of `-exec` end: at `;`, or at `+` behind `{}`.
