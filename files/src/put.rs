@@ -80,15 +80,9 @@ impl<'a> Temporary<'a> {
             written.map_err(|error| failed(raw(&error)))?;
         }
         if let Some(like) = like {
-            plain(&temporary.file).map_err(failed)?;
-            temporary.not_kept = keep(&temporary.file, like.open, said, stop)?;
-            owned(&temporary.file, like.stat);
-            let now = fstat(&temporary.file).map_err(failed)?;
-            let exact = now.st_gid == like.stat.st_gid && same_list(&temporary.file, like.open);
-            let mode = Mode::from_bits_truncate(kept_mode(like.stat, exact));
-            fchmod(&temporary.file, mode).map_err(failed)?;
+            temporary.not_kept = liken(&temporary.file, like, said, stop)?;
         }
-        let told = if lasting { fsync(&temporary.file) } else { handed_over(&temporary.file) };
+        let told = handed_over(&temporary.file, lasting);
         told.map_err(failed).map(|()| temporary)
     }
 
@@ -222,10 +216,32 @@ fn unused<T>(mut attempt: impl FnMut(&str) -> Result<T, Errno>) -> Result<(Strin
     }
 }
 
-/// NFS, and some of FUSE, tell when a descriptor is closed that there is no room for what
-/// was written: heard before anything is replaced by it.
-fn handed_over(file: &File) -> Result<(), Errno> {
-    close(file.try_clone().map_err(|error| raw(&error))?)
+/// What was written is on disk, where it is to be. NFS, and some of FUSE, tell when a
+/// descriptor is closed that there is no room for it: heard before anything is replaced by it.
+pub(crate) fn handed_over(file: &File, lasting: bool) -> Result<(), Errno> {
+    match lasting {
+        true => fsync(file),
+        false => close(file.try_clone().map_err(|error| raw(&error))?),
+    }
+}
+
+/// Gives it what belongs to the file that it is to replace: attributes, and where the process
+/// may, the owner; the mode and the list of people, for no more people than there. The names
+/// of the attributes that it has not.
+pub(crate) fn liken(
+    file: &File,
+    like: Like<'_>,
+    said: &[u8],
+    stop: &Stop,
+) -> Result<Vec<String>, FileError> {
+    let failed = |errno| FileError::system(Doing::Writing, said, errno);
+    plain(file).map_err(failed)?;
+    let not_kept = keep(file, like.open, said, stop)?;
+    owned(file, like.stat);
+    let now = fstat(file).map_err(failed)?;
+    let exact = now.st_gid == like.stat.st_gid && same_list(file, like.open);
+    fchmod(file, Mode::from_bits_truncate(kept_mode(like.stat, exact))).map_err(failed)?;
+    Ok(not_kept)
 }
 
 /// Gives a file that has no name this one, which nothing has.
@@ -244,7 +260,7 @@ fn kept_mode(like: &FileStat, exact: bool) -> u32 {
 }
 
 /// Gives it to who owns `like`; else to its group; else it stays the process's.
-pub(crate) fn owned(file: &File, like: &FileStat) {
+fn owned(file: &File, like: &FileStat) {
     let (owner, group) = (Uid::from_raw(like.st_uid), Gid::from_raw(like.st_gid));
     if fchown(file, Some(owner), Some(group)).is_err() {
         fchown(file, None, Some(group)).unwrap_or_default();

@@ -21,10 +21,11 @@ use common::{call, memory, roots};
 use nix::mount::{MsFlags, mount};
 use nix::sys::resource::{Resource, setrlimit};
 use serde_json::{Value, json};
-use tool_files::FileError;
+use tempfile::TempDir;
 use tool_files::edit::EditFile;
 use tool_files::template::InjectTemplate;
 use tool_files::write::WriteFile;
+use tool_files::{FileError, Roots};
 use tool_protocol::Fault;
 
 /// Where it says which directory a second process works in.
@@ -152,6 +153,26 @@ fn on_a_read_only_disk_it_is_said() {
     refused(&root, Fault::PermissionDenied, "read-only: write elsewhere", 10);
 }
 
+/// With what a debugger makes of some calls; the directory, where that is possible.
+fn with_faults(test: &str, faults: &[&str]) -> Option<TempDir> {
+    if !Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|s| s.success())
+    {
+        eprintln!("SKIPPED: strace cannot be used here");
+        return None;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("f"), "old").unwrap();
+    let calls: Vec<&str> = faults.iter().filter_map(|fault| fault.split(':').next()).collect();
+    let mut words: Vec<String> = ["strace", "-f", "-qq", "-o", "/dev/null"].map(Into::into).into();
+    words.extend(["-e".to_owned(), format!("trace={}", calls.join(","))]);
+    for fault in faults {
+        words.extend(["-e".to_owned(), format!("inject={fault}")]);
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    passed(&again(&words, test, directory.path()));
+    Some(directory)
+}
+
 /// As NFS tells it: only when what was written has to be on disk.
 #[test]
 fn where_a_quota_is_used_up_the_old_file_stays_and_nothing_is_left() {
@@ -159,16 +180,56 @@ fn where_a_quota_is_used_up_the_old_file_stays_and_nothing_is_left() {
         return refused(&root, Fault::NoSpace, "the quota, is full: make room", 10);
     }
     let test = "where_a_quota_is_used_up_the_old_file_stays_and_nothing_is_left";
-    let strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync"];
-    if !Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|s| s.success())
-    {
-        eprintln!("SKIPPED: strace cannot be used here");
+    with_faults(test, &["fsync:error=EDQUOT"]);
+}
+
+fn template(roots: &Roots) -> Result<Value, FileError> {
+    let files = json!([{"path": "f", "content": "new"}]);
+    call::<InjectTemplate>(roots, json!({"files": files, "target": ".", "overwrite": true}))
+}
+
+/// As NFS tells it too: when a descriptor is closed, where nothing has to be on disk.
+#[test]
+fn what_is_told_when_a_descriptor_is_closed_is_heard_before_anything_is_replaced() {
+    if let Some(root) = alone() {
+        let roots = roots(&root);
+        // What starts a program closes some too, and does not bear an error.
+        (0..100).for_each(|_| drop(fs::File::open(&root)));
+        for answer in [
+            call::<WriteFile>(&roots, json!({"path": "f", "content": "new"})),
+            call::<WriteFile>(&roots, json!({"path": "new", "content": "new"})),
+            call::<EditFile>(&roots, json!({"path": "f", "old_text": "old", "new_text": "new"})),
+            template(&roots),
+        ] {
+            assert_eq!(answer.unwrap_err().fault(), Fault::NoSpace);
+        }
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("f"), "old").unwrap();
-    let words = [&strace[..], &["-e", "inject=fsync:error=EDQUOT"]].concat();
-    passed(&again(&words, test, directory.path()));
+    let test = "what_is_told_when_a_descriptor_is_closed_is_heard_before_anything_is_replaced";
+    let Some(directory) = with_faults(test, &["close:error=EDQUOT:when=100+"]) else { return };
+    assert_eq!(fs::read(directory.path().join("f")).unwrap(), b"old");
+    assert_eq!(names(directory.path()), ["f"]);
+}
+
+/// Where two files cannot be exchanged, and a name cannot be taken in the midst of it.
+#[test]
+fn what_a_template_replaces_is_there_again_where_its_name_cannot_be_taken() {
+    if let Some(root) = alone() {
+        assert_eq!(template(&roots(&root)).unwrap_err().fault(), Fault::WriteError);
+        return;
+    }
+    let test = "what_a_template_replaces_is_there_again_where_its_name_cannot_be_taken";
+    for when in ["2", "3"] {
+        let faults = ["renameat2:error=EINVAL", &format!("renameat:error=EIO:when={when}")];
+        let Some(directory) = with_faults(test, &faults) else { return };
+        assert_eq!(fs::read(directory.path().join("f")).unwrap(), b"old", "{when}");
+        assert_eq!(names(directory.path()), ["f"], "{when}");
+    }
+    // And where it cannot be given back either, it is not lost.
+    let faults = ["renameat2:error=EINVAL", "renameat:error=EIO:when=2+"];
+    let Some(directory) = with_faults(test, &faults) else { return };
+    let [left] = &names(directory.path())[..] else { panic!("{:?}", names(directory.path())) };
+    assert_eq!(fs::read(directory.path().join(left).join("0.old")).unwrap(), b"old");
 }
 
 /// The kernel ends the process at its first byte beyond a limit: nothing of the process's

@@ -92,6 +92,30 @@ fn what_its_users_gave_a_file_is_kept_and_the_rest_is_told() {
     }
 }
 
+/// A group's part of the mode is the most that anybody in the list has: without the list it
+/// would be the group's.
+#[test]
+fn who_may_read_a_file_is_kept_with_its_list_of_people() {
+    const ACL: &str = "system.posix_acl_access";
+    let (directory, roots) = workspace();
+    let path = directory.path().join("f");
+    fs::write(&path, "old").unwrap();
+    // Its owner and one more may read and write, its group and all others nothing.
+    let entries = [(1u16, 6u16, u32::MAX), (2, 6, 12_345), (4, 0, u32::MAX), (16, 6, u32::MAX)];
+    let mut list = 2u32.to_le_bytes().to_vec();
+    for (tag, may, id) in entries.into_iter().chain([(32, 0, u32::MAX)]) {
+        list.extend([tag.to_le_bytes(), may.to_le_bytes()].concat());
+        list.extend(id.to_le_bytes());
+    }
+    if setxattr(&path, ACL, &list, XattrFlags::empty()).is_err() {
+        eprintln!("SKIPPED: no lists of people here");
+        return;
+    }
+    for answer in replaced(&roots) {
+        assert_eq!(get(&path, ACL).as_ref(), Ok(&list), "{answer}");
+    }
+}
+
 #[test]
 fn a_new_file_and_one_without_attributes_say_nothing_about_them() {
     let (_directory, roots) = workspace();

@@ -1,8 +1,8 @@
 //! Files that take their names together.
 //!
 //! Owns: a hidden directory beneath the target in which all is written, and where it is to
-//! last on disk, before the first name is taken, and the way back: what was replaced lies there until the last name is
-//! taken, and goes back where one cannot be. Whoever kills the process in between leaves
+//! last on disk, before the first name is taken, and the way back: what was replaced lies
+//! there until the last name is taken, and goes back where one cannot be. Whoever kills the process in between leaves
 //! some files new and some old, each of them whole. Must not: follow a symlink, or remove
 //! what somebody else put there meanwhile.
 
@@ -17,19 +17,21 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, RenameFlags, renameat, renameat2};
-use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstatat, mkdirat};
-use nix::unistd::{UnlinkatFlags, fsync, linkat, unlinkat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 use tool_protocol::Fault;
 
 use super::{called, exist};
 use crate::Stop;
-use crate::attributes::keep;
 use crate::error::{Doing, FileError, shown};
 use crate::lock::Held;
 use crate::opened::{self, look, raw, same};
-use crate::put::{Parents, owned, remove, sync};
+use crate::put::{Like, Parents, handed_over, liken, remove, sync};
 use crate::root::{open_beneath, open_straight};
 use crate::write::other_names;
+
+/// Behind the number of what was replaced, where two files cannot be exchanged.
+const ASIDE: &str = ".old";
 
 /// A file to be.
 #[derive(Debug)]
@@ -131,7 +133,7 @@ impl<'a> Stage<'a> {
         if let Some(mode) = piece.mode {
             fchmod(&file, Mode::from_bits_truncate(mode & 0o777))?;
         }
-        if self.lasting { fsync(&file) } else { Ok(()) }
+        handed_over(&file, self.lasting)
     }
 
     /// All take their names, or none does.
@@ -183,8 +185,8 @@ impl<'a> Stage<'a> {
             Some(there) if !is_file(there) => return Err(opened::changed(said)),
             Some(there) => {
                 parted.other_names = other_names(there);
-                parted.not_kept = self.keep(&from, &directory, &name, stop)?;
-                self.replace(&from, &directory, at, there)
+                parted.not_kept = self.liken(&from, &directory, &name, stop)?;
+                self.replace(&from, &directory, at)
             }
         };
         let replaced = replaced.map_err(|errno| match errno {
@@ -221,42 +223,38 @@ impl<'a> Stage<'a> {
         .map(|()| false)
     }
 
-    /// With what users gave to what is there.
-    fn keep(
+    /// With what belongs to what is there.
+    fn liken(
         &self,
         from: &str,
         directory: &OwnedFd,
         name: &[u8],
         stop: &Stop,
     ) -> Result<Vec<String>, FileError> {
+        let failed = |errno| self.failed(errno);
         let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW;
         let file = open_beneath(self.directory.as_fd(), from.as_bytes(), flags, Mode::empty());
-        let file = File::from(file.map_err(|errno| self.failed(errno))?);
-        let there = look(directory.as_fd(), name).map_err(|errno| self.failed(errno))?;
+        let file = File::from(file.map_err(failed)?);
+        let there = look(directory.as_fd(), name).map_err(failed)?;
         let there = there.ok_or_else(|| opened::changed(self.said.as_bytes()))?;
-        keep(&file, there.as_fd(), self.said.as_bytes(), stop)
+        let stat = fstat(&there).map_err(failed)?;
+        liken(&file, Like { stat: &stat, open: there.as_fd() }, self.said.as_bytes(), stop)
     }
 
-    /// With the mode and owner of what is there.
-    fn replace(
-        &self,
-        from: &str,
-        directory: &OwnedFd,
-        name: &OsStr,
-        there: &FileStat,
-    ) -> Result<bool, Errno> {
-        let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW;
-        let file = open_beneath(self.directory.as_fd(), from.as_bytes(), flags, Mode::empty())?;
-        let file = File::from(file);
-        owned(&file, there);
-        fchmod(&file, Mode::from_bits_truncate(there.st_mode & 0o777))?;
-        match renameat2(&self.directory, from, directory, name, RenameFlags::RENAME_EXCHANGE) {
+    fn replace(&self, from: &str, directory: &OwnedFd, name: &OsStr) -> Result<bool, Errno> {
+        let stage = &self.directory;
+        match renameat2(stage, from, directory, name, RenameFlags::RENAME_EXCHANGE) {
             // Not every file system can: for a moment nothing has the name.
             Err(Errno::EINVAL | Errno::ENOSYS) => {
-                let aside = format!("{from}.old");
-                renameat(directory, name, &self.directory, aside.as_str())?;
-                renameat(&self.directory, from, directory, name)?;
-                renameat(&self.directory, aside.as_str(), &self.directory, from)
+                let aside = format!("{from}{ASIDE}");
+                // What cannot be given back stays there: it is the only one.
+                let back = |errno| {
+                    renameat(stage, aside.as_str(), directory, name).unwrap_or_default();
+                    errno
+                };
+                renameat(directory, name, stage, aside.as_str())?;
+                renameat(stage, from, directory, name).map_err(back)?;
+                renameat(stage, aside.as_str(), stage, from).map_err(back)
             }
             other => other,
         }
@@ -290,9 +288,8 @@ impl Drop for Stage<'_> {
             self.untake(taken);
         }
         for number in 0..self.files {
-            let (name, old) = (number.to_string(), format!("{number}.old"));
+            let name = number.to_string();
             remove(self.directory.as_fd(), name.as_bytes(), UnlinkatFlags::NoRemoveDir);
-            remove(self.directory.as_fd(), old.as_bytes(), UnlinkatFlags::NoRemoveDir);
         }
         remove(self.target, self.name.as_bytes(), UnlinkatFlags::RemoveDir);
     }
