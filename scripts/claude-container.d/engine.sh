@@ -91,6 +91,23 @@ look_at_storage() {
         slow="podman copies the whole image for each container (storage driver vfs): a start takes half a minute, a build tens of GB; docs/install.md, What is needed, says how it gets overlay"
 }
 
+# Sets http: the file that opens HTTP to whom CLAUDE_HTTP names; none where it names nobody.
+find_http() {
+    case ${CLAUDE_HTTP:-} in
+        '')
+            http=
+            return 0
+            ;;
+        host) http=compose.http.yaml ;;
+        agent) http=compose.http-agent.yaml ;;
+        *) die "CLAUDE_HTTP is host or agent, not: $CLAUDE_HTTP" ;;
+    esac
+    [ -s "$CLAUDE_HOME/config/http/tokens" ] ||
+        die "CLAUDE_HTTP needs tokens in $CLAUDE_HOME/config/http/tokens: docs/deployment.md, By HTTP, says how they are made; or unset CLAUDE_HTTP"
+    [ "$CLAUDE_HTTP" != agent ] || [ -n "${TOOL_HTTP_TOKEN:-}" ] ||
+        die "CLAUDE_HTTP=agent needs the agent's own token: set TOOL_HTTP_TOKEN, to one of $CLAUDE_HOME/config/http/tokens"
+}
+
 # The compose file of this project alone: no .env of any directory is read.
 compose() {
     find_compose
@@ -98,6 +115,7 @@ compose() {
     set -- -p "claude-$INSTANCE_ID" --env-file "$root/deploy/none.env" "$@"
     # Root needs a capability for what an ordinary user may.
     if [ "$HOST_UID" = 0 ] && [ "$rootless" = false ]; then set -- -f "$root/deploy/compose.root.yaml" "$@"; fi
+    [ -z "${http:-}" ] || set -- -f "$root/deploy/$http" "$@"
     # shellcheck disable=SC2086 # two words
     (cd "$root" && exec $compose -f "$root/compose.yaml" "$@")
 }

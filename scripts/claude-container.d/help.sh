@@ -35,6 +35,8 @@ Environment
     CLAUDE_ENGINE   podman or docker           podman, if it is there
     SERVER_IMAGE, CLAUDE_IMAGE                 tool-server:v2, claude-code:v2
     WORKSPACE_PATH  the project's path inside  /workspace
+    CLAUDE_HTTP     host or agent: who may     nobody
+                    call the tools by HTTP
     and what compose.yaml names at its head
 Keys and tokens: CLAUDE_HOME/.env.  More: docs/claude-container.md
 H

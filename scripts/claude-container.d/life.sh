@@ -82,6 +82,9 @@ start_server() {
         was=$(cat "$run_dir/workspace" 2>/dev/null || printf '%s' "$WORKSPACE_PATH")
         [ "$was" = "$WORKSPACE_PATH" ] ||
             die "$INSTANCE_ID runs with its project at $was, not $WORKSPACE_PATH: run: claude-container stop"
+        was=$(cat "$run_dir/http" 2>/dev/null || :)
+        [ -z "${CLAUDE_HTTP:-}" ] || [ "$was" = "$CLAUDE_HTTP" ] ||
+            die "$INSTANCE_ID runs, and opens HTTP to ${was:-nobody}, not to CLAUDE_HTTP=$CLAUDE_HTTP: run: claude-container stop"
         return 0
     fi
     # One that died is started again under the agents that run.
@@ -92,6 +95,7 @@ start_server() {
     [ -z "$NOTES" ] || warn "note: $NOTES"
     printf '%s\n' "$PROJECT_DIR" >"$CLAUDE_HOME/state/$INSTANCE_ID/project"
     printf '%s' "$WORKSPACE_PATH" >"$run_dir/workspace"
+    printf '%s' "${CLAUDE_HTTP:-}" >"$run_dir/http"
     if ! quietly compose up -d tool-server; then
         die "the tools' server could not be started: the engine's words are above; claude-container doctor looks for the cause"
     fi
@@ -129,7 +133,7 @@ take_down() {
         "$engine" network rm "$name" >/dev/null 2>&1 || :
     done
     rm -rf "$CLAUDE_HOME/sockets/$INSTANCE_ID/bin"
-    rm -f "$CLAUDE_HOME/sockets/$INSTANCE_ID"/*.sock "$run_dir/workspace"
+    rm -f "$CLAUDE_HOME/sockets/$INSTANCE_ID"/*.sock "$run_dir/workspace" "$run_dir/http"
 }
 
 # With the lock: the end of a `run`, or of a start that failed.
@@ -143,7 +147,7 @@ leave() {
 
 # With the lock, which somebody else may wait for: what nobody uses any more.
 forget() {
-    rm -rf "$run_dir/users" "$run_dir/workspace"
+    rm -rf "$run_dir/users" "$run_dir/workspace" "$run_dir/http"
     rmdir "$CLAUDE_HOME/sockets/$INSTANCE_ID" 2>/dev/null || :
     unlock
     rmdir "$run_dir" 2>/dev/null || :

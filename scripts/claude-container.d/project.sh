@@ -91,6 +91,7 @@ is_installed() { [ -x "$CLAUDE_HOME/tools/bin/tool-client" ] && [ -d "$tools_d" 
 
 # What is given to one of the two services alone, and what belongs to the start of one.
 give_settings() {
+    find_http
     told=$(tool_server host layout --home "$CLAUDE_HOME" --instance "$INSTANCE_ID" --owner "$INSTANCE_OWNER") || exit 1
     give_secrets "$INSTANCE_OWNER"
     give_login

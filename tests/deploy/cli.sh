@@ -609,6 +609,35 @@ each_engine_is_found_and_given_its_own_options() {
     expect 1 'CLAUDE_ENGINE is docker, which is not installed' cc start
 }
 
+http_is_opened_to_whom_a_person_names_and_to_nobody_else() {
+    home=$work/h
+    mkdir -p "$home" "$work/p"
+    cd "$work/p"
+    export RECORD=$work/record
+    local path tokens more
+    tokens=$(claude_home)/config/http/tokens
+    fake_engines podman podman-compose
+    path=$fakes
+    more=(RECORD="$RECORD")
+    expect 1 'the engine.s words are above' cc start
+    ! grep -q 'compose.http' "$RECORD" || fail "nobody was named: $(cat "$RECORD")"
+    more=(RECORD="$RECORD" CLAUDE_HTTP=all)
+    expect 1 'CLAUDE_HTTP is host or agent, not: all' cc start
+    more=(RECORD="$RECORD" CLAUDE_HTTP=host)
+    expect 1 "CLAUDE_HTTP needs tokens in $tokens: " cc start
+    mkdir -p "${tokens%/*}"
+    echo me:0123456789abcdef >"$tokens"
+    expect 1 'the engine.s words are above' cc start
+    grep -q "^podman-compose -f $root/compose.yaml -f $root/deploy/compose.http.yaml .* up -d tool-server" "$RECORD" ||
+        fail "called otherwise: $(cat "$RECORD")"
+    more=(RECORD="$RECORD" CLAUDE_HTTP=agent)
+    expect 1 "needs the agent's own token: set TOOL_HTTP_TOKEN" cc start
+    more=(RECORD="$RECORD" CLAUDE_HTTP=agent TOOL_HTTP_TOKEN=0123456789abcdef)
+    expect 1 'the engine.s words are above' cc start
+    grep -q "^podman-compose -f $root/compose.yaml -f $root/deploy/compose.http-agent.yaml .* up -d tool-server" "$RECORD" ||
+        fail "called otherwise: $(cat "$RECORD")"
+}
+
 # What costs a person without root time and space: told where it comes from, and done
 # where one waits in any case.
 a_build_says_what_is_slow_or_old_and_makes_the_first_run_quick() {
@@ -849,6 +878,7 @@ every_verb_has_a_help_worth_reading() {
 cases \
     every_verb_has_a_help_worth_reading \
     each_engine_is_found_and_given_its_own_options \
+    http_is_opened_to_whom_a_person_names_and_to_nobody_else \
     a_build_says_what_is_slow_or_old_and_makes_the_first_run_quick \
     doctor_finds_what_undermines_the_whole_in_the_agents_container \
     one_command_installs_and_runs_and_leaves_only_the_state \
