@@ -379,20 +379,28 @@ fn a_clients_root_is_where_its_calls_run_that_name_no_directory() {
     let http = server();
     let ws = http.server.ws();
     fs::create_dir(ws.join("app")).expect("mkdir");
-    let said = |root: &str, input: &Value| {
+    let called = |root: &str, tool: &str, input: &Value| {
         let mut client = Pipe::start(&http.server);
         client.begin(VERSIONS[3], &json!({"roots": {"listChanged": true}}));
         let asked = client.next();
         assert_eq!(asked["method"], json!("roots/list"), "{asked}");
         let roots = json!({"roots": [{"uri": "file:///home/me"}, {"uri": root}]});
         client.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": roots}));
-        let seen = client.call(1, "run_command", input);
+        let seen = client.call(1, tool, input);
         seen["structuredContent"]["stdout"].as_str().expect("a directory").trim_end().to_owned()
     };
+    let said = |root: &str, input: &Value| called(root, "run_command", input);
     let pwd = json!({"argv": ["pwd"]});
     let (workspace, app) = (ws.display().to_string(), ws.join("app").display().to_string());
     assert_eq!(said(&format!("file://{app}"), &pwd), app);
     assert_eq!(said(&format!("file://{app}"), &json!({"argv": ["pwd"], "cwd": "."})), workspace);
+    // By whatever name it is called, with that name's fields.
+    let line = json!({"command": "pwd"});
+    for tool in ["run_shell", "run_command", "command", "execute_command"] {
+        assert_eq!(called(&format!("file://{app}"), tool, &line), app, "{tool}");
+    }
+    let named = json!({"command": "pwd", "workingDirectory": "."});
+    assert_eq!(called(&format!("file://{app}"), "command", &named), workspace);
     // Nothing is reached that way: what is outside, or is not there, is no root.
     for root in ["file:///etc", &format!("file://{workspace}/../x"), &format!("file://{app}/no")] {
         assert_eq!(said(root, &pwd), workspace, "{root}");

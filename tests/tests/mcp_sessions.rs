@@ -279,6 +279,24 @@ fn a_tool_that_comes_or_goes_is_told_of() {
 }
 
 #[test]
+fn who_begins_again_and_again_is_told_of_other_tools_once() {
+    let http = server();
+    let mut pipe = Pipe::begun(&http.server);
+    let begun = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    (0..3).for_each(|_| pipe.send(&begun));
+    pipe.result(1, "tools/list", &json!({}));
+    let changed = json!("notifications/tools/list_changed");
+    http.server.tool("later", ECHO);
+    assert_eq!(pipe.next()["method"], changed);
+    pipe.result(2, "tools/list", &json!({}));
+    // Whoever else was to tell it has told it before this one is told.
+    http.server.tool("latest", ECHO);
+    assert_eq!(pipe.next()["method"], changed);
+    pipe.send(&request(3, "ping", &json!({})));
+    assert_eq!(pipe.next()["id"], json!(3));
+}
+
+#[test]
 fn clients_never_get_each_others_answers() {
     let http = server();
     let one = |number: i64, client: &mut dyn Client, id: i64| {
@@ -406,6 +424,10 @@ fn long_messages_go_through_and_too_long_ones_harm_nothing() {
     let call = json!({"name": "write_file", "arguments": too_long});
     assert_eq!(web.post(&request(3, "tools/call", &call).to_string()).status, 413);
     assert_eq!(web.result(4, "ping", &json!({})), json!({}));
+    let more = json!({"path": "no", "content": "x".repeat(25 << 20)});
+    let none = pipe.ask(3, "tools/call", &json!({"name": "write_file", "arguments": more}));
+    let said = none["error"]["message"].as_str().expect("a message");
+    assert!(said.contains("input_bytes is 1 to 25165824"), "{said}");
     pipe.raw(&[b'x'; 1 << 20].repeat(33));
     pipe.raw(b"\n");
     assert_eq!(pipe.result(4, "ping", &json!({})), json!({}));

@@ -60,7 +60,7 @@ pub(super) fn resolve(
     if is_tool(name) {
         return Ok((name.to_owned(), input));
     }
-    if let Some(alias) = ALIASES.iter().find(|alias| alias.name == name) {
+    if let Some(alias) = named(name) {
         let mut object = object(&input)?;
         for (from, to) in alias.fields {
             if let Some(value) = object.remove(*from)
@@ -104,9 +104,18 @@ pub(super) fn resolve(
     Ok((name.to_owned(), input))
 }
 
+fn named(name: &str) -> Option<&'static Alias> {
+    ALIASES.iter().find(|alias| alias.name == name)
+}
+
+/// What a tool is called itself, by that or another name.
+pub(super) fn own_name(name: &str) -> &str {
+    named(name).map_or(name, |alias| alias.tool)
+}
+
 /// The fields of another name, each with the tool's own.
 pub(super) fn fields_of(name: &str) -> &'static [(&'static str, &'static str)] {
-    ALIASES.iter().find(|alias| alias.name == name).map_or(&[], |alias| alias.fields)
+    named(name).map_or(&[], |alias| alias.fields)
 }
 
 fn object(input: &str) -> Result<Map<String, Value>, Failure> {

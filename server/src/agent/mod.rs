@@ -253,6 +253,11 @@ pub(crate) fn known_as(name: &str, input: String) -> Result<(String, String), Fa
     alias::resolve(name, input, |_| false)
 }
 
+/// What a tool is called itself, by that or another name.
+pub(crate) fn own_name(name: &str) -> &str {
+    alias::own_name(name)
+}
+
 /// The fields of another name, each with the tool's own.
 pub(crate) fn fields_of(name: &str) -> &'static [(&'static str, &'static str)] {
     alias::fields_of(name)

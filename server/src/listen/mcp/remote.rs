@@ -77,8 +77,9 @@ impl Remote {
     async fn converse(&self, asked: Asked) -> io::Result<Seen> {
         let Asked { tool, input, pieces, notices, .. } = asked;
         let mut stream = self.dial()?;
-        begin(&mut stream, &tool, input, pieces.is_some()).await?;
-        let (text, mut last) = last(&mut stream, |name, value| {
+        // A server that refuses it says so, and takes no more of it.
+        let sent = begin(&mut stream, &tool, input, pieces.is_some()).await;
+        let answered = last(&mut stream, |name, value| {
             // What nobody takes in time comes with the whole.
             match (name, value) {
                 ("piece", value) => pieces.as_ref().map(|to| Told::Piece(to.clone(), value)),
@@ -88,7 +89,11 @@ impl Remote {
                 _ => None,
             }
         })
-        .await?;
+        .await;
+        let (text, mut last) = match (answered, sent) {
+            (Err(_), Err(error)) => return Err(error),
+            (answered, _) => answered?,
+        };
         if !text.is_empty() {
             let output: Value = serde_json::from_slice(&text).map_err(io::Error::other)?;
             last.as_object_mut().map(|last| last.insert("output".to_owned(), output));

@@ -5,6 +5,7 @@
 //! each session, so nothing of one client's can reach another.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::told::{TOKEN, Told};
 use super::way::{Asked, Seen, Visitor, Way};
 use super::{resources, roots::Roots, tools};
+use crate::agent::{fields_of, own_name};
 
 /// What calls have told and the client has not taken.
 const TOLD: usize = 16;
@@ -49,6 +51,8 @@ struct Session {
     roots: Roots,
     /// Tools whose input has a directory.
     located: Mutex<HashSet<String>>,
+    /// It is told of other tools.
+    watched: AtomicBool,
     over: CancellationToken,
 }
 
@@ -113,8 +117,14 @@ impl<W: Way> Service<W> {
 
     /// The directory for this call, where it names none and takes one.
     async fn directory(&self, request: &CallToolRequestParams) -> Option<String> {
-        let named = request.arguments.as_ref().is_some_and(|input| input.contains_key("cwd"));
-        if named || !held(&self.of.located).contains(&*request.name) {
+        let name = &*request.name;
+        let says =
+            |field: &str| request.arguments.as_ref().is_some_and(|input| input.contains_key(field));
+        // By another name the field may be called otherwise.
+        let mut fields = fields_of(name).iter().filter(|(_, own)| *own == "cwd");
+        let named = says("cwd") || fields.any(|(theirs, _)| says(theirs));
+        let takes = |name: &str| held(&self.of.located).contains(name);
+        if named || !(takes(name) || takes(own_name(name))) {
             return None;
         }
         self.of.roots.directory().await
@@ -145,8 +155,11 @@ impl<W: Way> Service<W> {
         });
     }
 
-    /// Tells the client whenever the tools are others.
+    /// Tells the client whenever the tools are others; once, however often it begins.
     fn watch(&self, peer: Peer<RoleServer>) {
+        if self.of.watched.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let (way, of) = (self.way.clone(), Arc::clone(&self.of));
         tokio::spawn(async move {
             let told = async {

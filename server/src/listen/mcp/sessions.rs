@@ -4,7 +4,7 @@
 //! stays for nobody: where nobody listens any more its calls are ended, later the session.
 //! Must not: carry a message; the SDK does.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +35,9 @@ struct There {
     known: HashMap<String, Arc<Entry>>,
     /// Whose are being made: they count too, or many at once would be no number.
     coming: Vec<usize>,
+    /// The SDK's, at the last look, that are nobody's: who began one may be gone before it
+    /// was answered.
+    strangers: HashSet<String>,
 }
 
 /// The place of one that is being made, given back where it is not.
@@ -168,8 +171,21 @@ impl Sessions {
             let sessions = self.manager.sessions.read().await;
             sessions.keys().map(ToString::to_string).collect()
         };
-        let mut over = Vec::new();
-        for (id, entry) in &self.there().known {
+        for id in self.over(&alive) {
+            self.end(&id).await;
+        }
+    }
+
+    /// Those to be ended, of the SDK's that are alive; the calls of others whose client is
+    /// absent are ended here.
+    fn over(&self, alive: &[String]) -> Vec<String> {
+        let mut there = self.there();
+        let strangers = alive.iter().filter(|id| !there.known.contains_key(*id)).cloned();
+        let strangers: HashSet<String> = strangers.collect();
+        // Twice: one of them may just be answered.
+        let mut over: Vec<String> = strangers.intersection(&there.strangers).cloned().collect();
+        there.strangers = strangers;
+        for (id, entry) in &there.known {
             let idle = entry.idle().unwrap_or_default();
             if idle > IDLE || !alive.contains(id) {
                 over.push(id.clone());
@@ -178,9 +194,7 @@ impl Sessions {
                 std::mem::take(&mut now.calls).cancel();
             }
         }
-        for id in over {
-            self.end(&id).await;
-        }
+        over
     }
 
     fn there(&self) -> MutexGuard<'_, There> {
@@ -256,6 +270,23 @@ mod tests {
             long_ago(&entry, IDLE * 2);
             sessions.sweep().await;
             assert!(sessions.find(&id, 0).is_none());
+        });
+    }
+
+    #[test]
+    fn one_whose_client_left_before_it_was_answered_does_not_stay() {
+        runtime().block_on(async {
+            let sessions = Sessions::new(Arc::default());
+            let (known, _entry) = one(&sessions, 0).await;
+            let place = sessions.admit(0).await.expect("a place");
+            let (_id, _transport) = sessions.manager.create_session().await.unwrap();
+            drop(place);
+            sessions.sweep().await;
+            assert_eq!(sessions.manager.sessions.read().await.len(), 2, "it may be answered yet");
+            sessions.sweep().await;
+            let left: Vec<String> =
+                sessions.manager.sessions.read().await.keys().map(ToString::to_string).collect();
+            assert_eq!(left, [known]);
         });
     }
 
