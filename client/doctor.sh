@@ -68,6 +68,8 @@ for name in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=..*/\1/p'); do
     case $name in
         # The agent's own log-in.
         ANTHROPIC_* | CLAUDE_CODE_*) ;;
+        # It opens the tools, as the socket does, and nothing else.
+        TOOL_HTTP_TOKEN) ;;
         SSH_AUTH_SOCK)
             wrong "SSH_AUTH_SOCK is set" "whoever reaches the ssh agent logs in as you" "do not pass it to the agent's container"
             ;;

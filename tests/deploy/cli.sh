@@ -815,6 +815,8 @@ echo "no server" >&2; exit 125'
     finds 'SSH_AUTH_SOCK is set' SSH_AUTH_SOCK=/x
     finds 'DOCKER_HOST is set' DOCKER_HOST=unix:///x
     expect 0 '' examine ANTHROPIC_API_KEY=canary CLAUDE_CODE_OAUTH_TOKEN=canary GITHUB_TOKEN=
+    # What deploy/compose.http-agent.yaml gives it.
+    expect 0 '' examine TOOL_HTTP_TOKEN=canary
     put home/agent/.ssh/id_ed25519 '-----BEGIN OPENSSH PRIVATE KEY-----'
     finds '.*/\.ssh/id_ed25519 is a private key'
     put home/agent/.netrc 'machine github.com login x password canary'
