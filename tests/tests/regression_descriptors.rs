@@ -1,8 +1,10 @@
 //! Bugs that were found in how callers' descriptors are taken and closed, and must
 //! not come back: each test failed on the code of its time.
 
+use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,7 +13,9 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use tool_broker_tests::binaries::binaries;
 use tool_broker_tests::lingering::{answers, linger, lingering};
-use tool_broker_tests::{Server, eventually, eventually_some, run, still_works, terminal};
+use tool_broker_tests::{
+    Server, eventually, eventually_some, process, run, skipped, spawn, still_works, sys, terminal,
+};
 
 /// Two messages that the server reads at once: the descriptor is the second's.
 #[test]
@@ -102,13 +106,19 @@ fn a_terminal_that_was_hung_up_is_at_its_end_beside_another_one() {
 }
 
 /// The server's copy is closed by a thread of its own: not after the call's end is told, or
-/// the file is busy for whoever executes it then. The machine is busy meanwhile.
+/// the file is busy for whoever executes it then. And no other tool that is started at that
+/// moment has a copy until it has executed. The machine is busy meanwhile.
 #[test]
 fn what_a_tool_wrote_can_be_executed_once_its_call_is_over() {
-    let server = Server::start(|s| s.tools(&[("cat", "/bin/cat")]));
+    let server = Server::start(|s| s.tools(&[("cat", "/bin/cat"), ("true", "/bin/true")]));
     let over = AtomicBool::new(false);
     let script = "for i in $(seq 60); do : > s$i; chmod +x s$i; \
         echo 'exit 0' | \"$0\" cat >> s$i; ./s$i || exit 1; done";
+    let call = |script: &str| {
+        let mut sh = std::process::Command::new("/bin/sh");
+        sh.args(["-c", script]).arg(&binaries().client).current_dir(server.ws());
+        run(sh.env("TOOL_SOCKET", server.socket()), b"")
+    };
     let outcome = std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -117,12 +127,55 @@ fn what_a_tool_wrote_can_be_executed_once_its_call_is_over() {
                 }
             });
         }
-        let mut sh = std::process::Command::new("/bin/sh");
-        sh.args(["-c", script]).arg(&binaries().client).current_dir(server.ws());
-        let outcome = run(sh.env("TOOL_SOCKET", server.socket()), b"");
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    call("for i in 1 2 3 4 5 6 7 8; do \"$0\" true; done");
+                }
+            });
+        }
+        let outcome = call(script);
         over.store(true, Ordering::Relaxed);
         outcome
     });
     assert_eq!(outcome.code(), Some(0), "{outcome:?}");
+    still_works(&server);
+}
+
+/// It had a copy of every descriptor of the server until it had executed, which may take
+/// long: what a caller had written could not be executed, although its call was over.
+#[test]
+fn a_tool_that_is_being_started_has_nothing_that_was_passed_for_another_call() {
+    let server = Server::start(|s| {
+        fs::copy("/bin/true", s.path("slow")).expect("copy");
+        s.tool("slow", &format!("binary = \"{}\"\n", s.path("slow").display()));
+    });
+    let test = "a_tool_that_is_being_started_has_nothing_that_was_passed_for_another_call";
+    let (written, slow) = (server.ws().join("written"), server.path("slow"));
+    let has = |pid: i32| process::descriptors(pid).iter().any(|it| Path::new(it) == written);
+    if process::descriptors(server.pid()).is_empty() {
+        return skipped(test, "only root sees a server's descriptors");
+    }
+    let file = File::create(&written).expect("a file");
+    let mut waits = server.connect();
+    let part = json!({"tool":"sh","cwd":server.ws(),"stdio":"fds","fds":[1],"more":true});
+    waits.send_with_fds(&part, &[file.as_fd()]);
+    eventually("the server has the file", || has(server.pid()));
+    let held = File::open(&slow).expect("open");
+    if let Err(error) = sys::lease(&held) {
+        return skipped(test, &format!("no leases here: {error}"));
+    }
+    let client = spawn(&mut server.client("slow"));
+    // Until the lease is broken it is not executed: in 45 seconds, later than anybody waits.
+    let own = |pid: i32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    eventually("what is being started has nothing of the other call", || {
+        let [child] = &server.children()[..] else { return false };
+        let nothing = !process::descriptors(child.pid).is_empty() && !has(child.pid);
+        nothing && own(child.pid) == own(server.pid())
+    });
+    assert!(has(server.pid()), "the server has closed it");
+    drop(held);
+    assert_eq!(client.wait().code(), Some(0));
+    drop(waits);
     still_works(&server);
 }

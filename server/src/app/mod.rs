@@ -46,6 +46,7 @@ use crate::listen::{
     Context, Door, HttpDoor, LEAST_DESCRIPTORS, Listening, OperatorDoor, Reload, Scrape, Serving,
     Shared, SocketError, serve_proxy,
 };
+use crate::os::apart;
 use crate::os::closer;
 use crate::os::program::forget_the_start;
 use crate::os::signals::Signals;
@@ -70,6 +71,7 @@ pub(crate) fn serve(config: &Config) -> Result<(), AppError> {
     startup::reset_umask();
     startup::hide().map_err(|errno| AppError::System("hide this process's memory", errno))?;
     startup::seal_descriptors().map_err(|errno| AppError::System("seal descriptors", errno))?;
+    apart::keep_low().map_err(|errno| AppError::System("keep low numbers", errno))?;
     closer::start_closer()?;
     let _log = crate::log::start(config);
     let runtime = tokio::runtime::Builder::new_current_thread()

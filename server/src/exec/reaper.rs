@@ -72,7 +72,7 @@ impl Reaper {
     /// A reaper; the server must have SIGCHLD blocked and call `collect` when
     /// it comes.
     pub(crate) fn new(hunt: Arc<Hunt>) -> Result<Reaper, Errno> {
-        let state = State { spawner: Spawner::new()?, waiting: HashMap::new(), orphans: 0 };
+        let state = State { spawner: Spawner::apart()?, waiting: HashMap::new(), orphans: 0 };
         Ok(Reaper { state: Mutex::new(state), hunt })
     }
 

@@ -19,6 +19,7 @@ use super::connection::Patience;
 use super::operation::Reload;
 use crate::agent::Agent;
 use crate::broker::{Broker, Peer};
+use crate::os::apart;
 use crate::os::descriptors::peer;
 use crate::os::foreign::Spare;
 use crate::registry::ToolName;
@@ -65,8 +66,8 @@ const DESCRIPTORS_OWN: u64 = 24;
 /// Kept free, so that whatever one message brings has room: what has none the kernel
 /// closes within the read, however long that takes.
 const ONE_MESSAGE: u64 = 256;
-/// Of fewer descriptors none are kept for that.
-const FEW: u64 = 1024;
+/// Of fewer descriptors none are kept for that, nor to keep low numbers from callers.
+const FEW: u64 = apart::FROM;
 
 /// What one connection takes.
 pub(crate) const LEAST_DESCRIPTORS: u64 = DESCRIPTORS_OWN + DESCRIPTORS_EACH;
@@ -74,8 +75,9 @@ pub(crate) const LEAST_DESCRIPTORS: u64 = DESCRIPTORS_OWN + DESCRIPTORS_EACH;
 /// How many calls, each on a connection of its own, a limit of descriptors pays
 /// for.
 pub(crate) fn paid_for(descriptors: u64) -> usize {
-    let message = if descriptors < FEW { 0 } else { ONE_MESSAGE };
-    let kept = DESCRIPTORS_OWN + message + spare_of(descriptors) + gates_of(descriptors);
+    let low = u64::from(apart::LOW.cast_unsigned());
+    let few = if descriptors < FEW { 0 } else { ONE_MESSAGE + low };
+    let kept = DESCRIPTORS_OWN + few + spare_of(descriptors) + gates_of(descriptors);
     let left = descriptors.saturating_sub(kept);
     let paid = left / DESCRIPTORS_EACH;
     usize::try_from(paid).unwrap_or(usize::MAX).max(1)

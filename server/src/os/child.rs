@@ -6,6 +6,7 @@
 use std::os::fd::RawFd;
 use std::ptr;
 
+use super::apart::Passage;
 use super::limit::Limit;
 use super::restrain::Steps;
 use super::spaces::keep_capabilities;
@@ -36,6 +37,8 @@ pub(super) struct Child {
     pub(super) limit_count: usize,
     /// What confines it; null: nothing.
     pub(super) restraint: *mut Steps,
+    /// By which its descriptors come; null: it has a copy of all that its parent has.
+    pub(super) passage: *mut Passage,
     /// For tests: every descriptor stays open.
     pub(super) leaks: bool,
     pub(super) step: Step,
@@ -50,6 +53,30 @@ pub(super) struct Move {
     pub(super) to: RawFd,
 }
 
+/// Where the numbers of its descriptors are: each in turn, by an index from 0 on.
+///
+/// # Safety
+/// The child is as its parent has made it, and nobody else uses it now.
+pub(super) unsafe fn descriptor(child: *mut Child, index: usize) -> Option<*mut RawFd> {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let moves = (*child).move_count;
+        if index < moves {
+            return Some(&raw mut (*(*child).moves.add(index)).from);
+        }
+        let restraint = (*child).restraint;
+        let others = [
+            &raw mut (*child).directory,
+            &raw mut (*child).terminal,
+            &raw mut (*child).program_fd,
+            if restraint.is_null() { ptr::null_mut() } else { &raw mut (*restraint).ruleset },
+            if restraint.is_null() { ptr::null_mut() } else { &raw mut (*restraint).listener },
+        ];
+        let mut there = others.into_iter().filter(|other| !other.is_null() && **other >= 0);
+        there.nth(index - moves)
+    }
+}
+
 /// The child's few steps.
 pub(super) extern "C" fn run_child(child: *mut Child) -> ! {
     // SAFETY: the pointer is to the parent's `Child`, which waits for us; its
@@ -61,6 +88,18 @@ pub(super) extern "C" fn run_child(child: *mut Child) -> ! {
             ptr::write_volatile(&raw mut (*child).errno, *libc::__errno_location());
             libc::_exit(127)
         };
+        let passage = (*child).passage;
+        if !passage.is_null() {
+            let mut index = 0;
+            let each = || {
+                let place = descriptor(child, index);
+                index += 1;
+                place
+            };
+            if !(*passage).part(each) {
+                fail(Step::Prepare);
+            }
+        }
         let apart = if (*child).group { libc::setpgid(0, 0) } else { libc::setsid() };
         if apart < 0
             || ((*child).spaces && !keep_capabilities())

@@ -24,21 +24,21 @@ struct CloneArguments {
 /// Start it in the cgroup that `cgroup` is open on.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// Starts `run_child(child)` in that cgroup and in new namespaces of these kinds, on
-/// that stack (its lowest address), and waits until it has executed or exited. A pid, or an error number below
-/// zero.
+/// Starts `run_child(child)` in that cgroup, with these flags besides, on that stack (its
+/// lowest address), and waits until it has executed or exited. A pid, or an error number
+/// below zero.
 ///
 /// # Safety
 /// The stack is nobody else's, and `child` is what `run_child` asks for.
 pub(super) unsafe fn clone_into(
     cgroup: BorrowedFd<'_>,
-    spaces: libc::c_int,
+    more: libc::c_int,
     stack: *mut libc::c_void,
     length: usize,
     child: *mut Child,
 ) -> isize {
     let arguments = CloneArguments {
-        flags: u64::from((libc::CLONE_VM | libc::CLONE_VFORK | spaces).cast_unsigned())
+        flags: u64::from((libc::CLONE_VM | libc::CLONE_VFORK | more).cast_unsigned())
             | CLONE_INTO_CGROUP,
         exit_signal: u64::from(libc::SIGCHLD.cast_unsigned()),
         stack: stack as u64,

@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "this is the place for it")]
 
+pub(crate) mod apart;
 pub(crate) mod bell;
 pub(crate) mod cgroup;
 mod child;

@@ -8,6 +8,8 @@
 //! server has no signal handlers of its own (os::signals); the dispositions that
 //! it has, execve resets, but for SIGPIPE, which the child does.
 //!
+//! The server's table of descriptors is not copied either (`apart`).
+//!
 //! Owns: everything between "this program, these strings, these descriptors"
 //! and a running process. Must not: wait for it.
 
@@ -18,7 +20,8 @@ use std::ptr;
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-use super::child::{Child, Move, run_child};
+use super::apart::{Passage, Way};
+use super::child::{Child, Move, descriptor, run_child};
 use super::clone3::clone_into;
 use super::limit::Limit;
 use super::nudge::Nudge;
@@ -102,6 +105,8 @@ pub(crate) struct SpawnError {
 pub(crate) struct Spawner {
     stack: *mut libc::c_void,
     habits: Habits,
+    /// By which children get their descriptors; without, they copy all that are here.
+    way: Option<Way>,
     /// Made when the first child becomes another user.
     nudge: Option<Nudge>,
 }
@@ -114,6 +119,15 @@ const GUARD: usize = 4096;
 unsafe impl Send for Spawner {}
 
 impl Spawner {
+    /// That of a server: its children have nothing of what callers pass for others.
+    pub(crate) fn apart() -> Result<Spawner, Errno> {
+        let mut spawner = Spawner::new()?;
+        if !spawner.habits.leaks {
+            spawner.way = Way::new()?;
+        }
+        Ok(spawner)
+    }
+
     /// Maps the stack, with a page below it that faults.
     pub(crate) fn new() -> Result<Spawner, Errno> {
         // SAFETY: a new private mapping, and a page of it made inaccessible.
@@ -130,7 +144,7 @@ impl Spawner {
                 return Err(Errno::last());
             }
             Errno::result(libc::mprotect(stack, GUARD, libc::PROT_NONE))?;
-            Ok(Spawner { stack, habits: Habits::new(), nudge: None })
+            Ok(Spawner { stack, habits: Habits::new(), way: None, nudge: None })
         }
     }
 
@@ -176,21 +190,32 @@ impl Spawner {
             limits: image.limits.as_ptr(),
             limit_count: image.limits.len(),
             restraint: restraint.as_mut().map_or(ptr::null_mut(), ptr::from_mut),
+            passage: ptr::null_mut(),
             leaks: self.habits.leaks,
             step: Step::Exec,
             errno: 0,
         };
+        let mut passage = self.send_ahead(&raw mut child);
+        let flags = if passage.is_some() { spaces | libc::CLONE_FILES } else { spaces };
+        child.passage = passage.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
         // SAFETY: the child runs `run_child` on our stack with a pointer to
         // `child`, which outlives it, as do its lists: CLONE_VFORK holds this
         // thread until the child has executed or exited.
         let result = unsafe {
             match image.cgroup {
-                None => self.clone(spaces, &raw mut child),
-                Some(cgroup) => clone_into(cgroup, spaces, self.stack, STACK, &raw mut child),
+                None => self.clone(flags, &raw mut child),
+                Some(cgroup) => clone_into(cgroup, flags, self.stack, STACK, &raw mut child),
             }
         };
         if watched && let Some(nudge) = &self.nudge {
             nudge.end();
+        }
+        // SAFETY: as below.
+        let taken = |passage: &Passage| unsafe { ptr::read_volatile(&raw const passage.taken) };
+        if let Some(way) = &mut self.way
+            && passage.as_ref().is_some_and(|passage| !taken(passage))
+        {
+            way.renew();
         }
         if result < 0 {
             let errno = Errno::from_raw(i32::try_from(-result).unwrap_or(libc::EINVAL));
@@ -205,6 +230,15 @@ impl Spawner {
         // SAFETY: as above.
         let step = unsafe { ptr::read_volatile(&raw const child.step) };
         Err(SpawnError { step, errno: Errno::from_raw(errno), unreaped: Some(pid) })
+    }
+
+    /// Sends the descriptors of a child ahead of it, where it shall have no others.
+    fn send_ahead(&mut self, child: *mut Child) -> Option<Passage> {
+        let way = self.way.as_mut()?;
+        // SAFETY: it is not there yet, and what it refers to is the caller's own.
+        let each = |index| unsafe { descriptor(child, index).map(|place| *place) };
+        let descriptors: Vec<RawFd> = (0..).map_while(each).collect();
+        way.put(&descriptors)
     }
 
     /// Has a child that becomes another user seen to; whether it is one.
@@ -224,11 +258,11 @@ impl Spawner {
 
     /// clone(2), which every container allows. The result is a pid, or an error
     /// number below zero.
-    unsafe fn clone(&self, spaces: libc::c_int, child: *mut Child) -> isize {
+    unsafe fn clone(&self, more: libc::c_int, child: *mut Child) -> isize {
         // SAFETY: the top of our own stack, aligned as the mapping is.
         unsafe {
             let top = self.stack.cast::<u8>().add(STACK).cast();
-            let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | spaces;
+            let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | more;
             let pid = libc::clone(run_cloned, top, flags, child.cast());
             if pid < 0 { -(Errno::last() as isize) } else { pid as isize }
         }
