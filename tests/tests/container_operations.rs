@@ -334,13 +334,15 @@ fn so_many_run_at_once_and_no_more() {
 fn development_servers_end_with_the_broker_and_are_in_the_audit() {
     let server = Server::start(|_| {});
     script(&server, "dev.sh", WAITS);
-    output(&server, "dev_server_start", &json!({"argv": ["sh", "dev.sh"]}));
+    let started = call(&server, "dev_server_start", &json!({"argv": ["sh", "dev.sh"]}));
+    let id = started["call_id"].as_str().expect("while it runs");
     let number = pid(&server);
     let setup = server.stop(Signal::SIGTERM);
     assert!(!alive(number));
     let mut lines = setup.verb(&["audit", "--json"]);
     let said = tool_broker_tests::run(&mut lines, b"").out();
-    assert!(said.contains("dev_server_start") && said.contains("dev.sh"), "{said}");
+    let line = said.lines().find(|line| line.contains(id)).expect("its line");
+    assert!(line.contains("dev_server_start") && line.contains("dev.sh"), "{said}");
 }
 
 /// Listens where it is told; a line of python.

@@ -114,6 +114,7 @@ fn a_caller_sees_its_own_calls_and_an_operator_all() {
     // Counts are of all; files and paths of the server's are the operator's to see.
     assert_eq!(between(&alice, "data-figure=\"finished\">", "<"), "3");
     assert!(olga.contains("/no/such/program") && !alice.contains("/no/such/program"));
+    assert!(olga.contains("what the tool npm runs"), "of npm_install");
     assert!(olga.contains("http:bob") && !alice.contains("http:bob"));
     let (nonce, id) = question(&http);
     form(&http, OLGA, &own_origin(&http), &format!("nonce={nonce}&approval={id}&do=deny"));

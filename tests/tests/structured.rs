@@ -62,7 +62,11 @@ fn a_program_is_run_with_its_arguments_and_no_shell_in_between() {
         code(&server, "run_command", &json!({"argv": ["no-such-program"]})),
         "NOT_INSTALLED"
     );
-    assert_eq!(code(&server, "run_command", &json!({"argv": []})), "BAD_REQUEST");
+    for none in [json!({"argv": []}), json!({"argv": [""]})] {
+        for tool in ["run_command", "dev_server_start"] {
+            assert_eq!(code(&server, tool, &none), "INVALID_INPUT", "{tool}: {none}");
+        }
+    }
     let outside = json!({"argv": ["pwd"], "cwd": "/etc"});
     assert_eq!(code(&server, "run_command", &outside), "PATH_OUTSIDE_WORKSPACE");
     let nowhere = json!({"argv": ["pwd"], "cwd": "../no/such"});

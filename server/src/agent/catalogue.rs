@@ -213,8 +213,8 @@ pub(super) fn of(tool: &Tool) -> Described {
 }
 
 impl Entry {
-    /// With the rest that its definition says.
-    pub(super) fn describe(&self, _tool: &Tool) -> Described {
+    /// For those that call it.
+    pub(super) fn describe(&self) -> Described {
         let (input, output) = self.made.get_or_init(self.schemas).clone();
         Described {
             name: self.name.to_owned(),
@@ -240,7 +240,11 @@ impl Kind {
                 let work = make(input).map_err(understood)?;
                 return Ok(Prepared::Files { work, words: words(input) });
             }
-            Kind::Command => Program::from(read::<CommandInput>(input).map_err(understood)?),
+            Kind::Command => {
+                let asked = read::<CommandInput>(input).map_err(understood)?;
+                asked.check()?;
+                Program::from(asked)
+            }
             Kind::Shell => {
                 let asked = read::<ShellInput>(input).map_err(understood)?;
                 asked.check()?;

@@ -98,8 +98,8 @@ impl Agent {
     pub(crate) fn tools(&self, only: Option<&[String]>) -> Vec<Described> {
         let serves = |name: &str| only.is_none_or(|only| only.iter().any(|one| one == name));
         let mut all: Vec<Described> = catalogue::own()
-            .filter(|entry| self.serves(entry.name))
-            .filter_map(|entry| Some(entry.describe(&*self.broker.registry.builtin(entry.name)?)))
+            .filter(|entry| self.own(entry.name).is_some())
+            .map(catalogue::Entry::describe)
             .chain(self.broker.registry.snapshot().tools.values().map(|tool| catalogue::of(tool)))
             .filter(|described| serves(&described.name))
             .collect();
@@ -220,14 +220,15 @@ impl Agent {
 
     fn find(&self, name: &str) -> Option<(Arc<Tool>, Kind)> {
         if let Some(entry) = catalogue::own().find(|entry| entry.name == name) {
-            let tool = self.broker.registry.builtin(name).filter(|_| self.serves(name))?;
-            return Some((tool, entry.kind));
+            return Some((self.own(name)?, entry.kind));
         }
         Some((self.broker.registry.find(name)?, Kind::Tool))
     }
 
-    fn serves(&self, name: &str) -> bool {
-        self.broker.registry.options().serves(name)
+    /// One of the broker's own tools, where it is served.
+    fn own(&self, name: &str) -> Option<Arc<Tool>> {
+        let registry = &self.broker.registry;
+        registry.builtin(name).filter(|_| registry.options().serves(name))
     }
 }
 

@@ -222,6 +222,22 @@ pub(super) fn is_line(line: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The rules and the audit have nothing to say of no program at all.
+pub(super) fn is_program(argv: &[String]) -> Result<(), Failure> {
+    if argv.first().is_none_or(String::is_empty) {
+        let message = "argv names no program: give it as the first word";
+        return Err(Failure::new(Fault::InvalidInput, message));
+    }
+    Ok(())
+}
+
+impl CommandInput {
+    /// What nothing is started for.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        is_program(&self.argv)
+    }
+}
+
 impl ShellInput {
     /// What no shell is started for.
     pub(super) fn check(&self) -> Result<(), Failure> {
@@ -294,11 +310,13 @@ impl Program {
 
 /// A call that is under way: what comes of it, besides its reply.
 pub(super) struct Wires {
+    /// What the log and the audit call it.
+    pub(super) call_id: String,
     pub(super) output: mpsc::Receiver<Chunk>,
     pub(super) events: mpsc::Receiver<Event>,
 }
 
-/// Makes the call; it runs as long as the future is waited for. `known`: the broker's own
+/// Makes the call, which has come by now; it runs as long as the future is waited for. `known`: the broker's own
 /// tool that it is; `tells`: when the program runs.
 pub(super) fn begin(
     broker: &Broker,
@@ -322,6 +340,8 @@ pub(super) fn begin(
     let io = Io::Streamed { input, typed: None, output, credit: None, terminals: Vec::new() };
     let hear = Hear::new(orders, Some(to_us), gone, broker.stop.clone());
     let call = Call { peer, tool, request, io, known };
+    let ticket = broker.open(&call);
+    let call_id = ticket.call_id().to_owned();
     let stdin = program.how.stdin.map(Bytes::from);
     let feed = async move {
         if let Some(stdin) = stdin.filter(|stdin| !stdin.is_empty()) {
@@ -330,7 +350,7 @@ pub(super) fn begin(
         }
     };
     let carried = async move {
-        let (mut reply, ()) = tokio::join!(broker.call(call, hear), feed);
+        let (mut reply, ()) = tokio::join!(broker.call_opened(ticket, call, hear), feed);
         drop(give_orders);
         if matches!(reply.code, Some(Code::CwdOutside | Code::CwdNotFound))
             && let (Some(error), Some(cwd)) = (&mut reply.error, cwd)
@@ -341,7 +361,7 @@ pub(super) fn begin(
         }
         reply
     };
-    (carried, Wires { output: from_tool, events })
+    (carried, Wires { call_id, output: from_tool, events })
 }
 
 /// Calls it; `known`: the broker's own tool that it is.
@@ -364,7 +384,7 @@ pub(super) async fn run(
         .filter(|time| definition.is_none_or(|tool| Duration::from_millis(*time) < tool.timeout));
     let left = gone.clone();
     let (carried, wires) = begin(broker, known, tool, program, peer, gone, false);
-    let Wires { output: mut from_tool, mut events } = wires;
+    let Wires { output: mut from_tool, mut events, .. } = wires;
     let (mut stdout, mut stderr) = (Kept::new(most), Kept::new(most));
     let listen = async {
         while let Some(Chunk { source, bytes }) = from_tool.recv().await {

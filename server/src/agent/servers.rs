@@ -64,6 +64,8 @@ struct Server {
 
 #[derive(Debug)]
 struct Inner {
+    /// What the log and the audit call its call.
+    call_id: Option<String>,
     /// Its program runs, or has run.
     started: bool,
     ready: bool,
@@ -240,6 +242,7 @@ pub(super) async fn start(
         since: began,
         gone: broker.draining.child_token(),
         inner: Mutex::new(Inner {
+            call_id: None,
             started: false,
             ready: false,
             wanted: ready,
@@ -258,7 +261,8 @@ pub(super) async fn start(
     servers.tasks.spawn(async move {
         let (peer, gone, of) = (task.peer, task.gone.clone(), tool.name.clone());
         let (carried, wires) = begin(&runs, Some(tool), of, program, peer, gone, true);
-        let Wires { mut output, mut events } = wires;
+        let Wires { call_id, mut output, mut events } = wires;
+        held(&task.inner).call_id = Some(call_id);
         let listen = async {
             while let Some(Chunk { source, bytes }) = output.recv().await {
                 task.take(source, &bytes);
@@ -284,9 +288,10 @@ pub(super) async fn start(
     let log = |server: &Server| held(&server.inner).log.last_lines();
     let ended = held(&server.inner).ended.clone();
     let output = StartOutput { server: server.shown(), lines: log(&server), env_left_out };
-    let Some((_, reply)) = ended else { return observed(Some(output), None, None) };
+    let call_id = held(&server.inner).call_id.clone();
+    let Some((_, reply)) = ended else { return observed(Some(output), None, call_id) };
     let started = held(&server.inner).started;
-    let Reply { code, error, rule, hint, call_id, exit_code, .. } = reply;
+    let Reply { code, error, rule, hint, exit_code, .. } = reply;
     match code {
         // It never ran: there is nothing to ask about.
         Some(code) if !started => {

@@ -145,7 +145,12 @@ pub(crate) struct Broker {
 impl Broker {
     /// One call, from request to reply.
     pub(crate) async fn call(&self, call: Call, hear: Hear) -> Reply {
-        let mut ticket = self.open(&call);
+        let ticket = self.open(&call);
+        self.call_opened(ticket, call, hear).await
+    }
+
+    /// The same, of a call whose ticket is there.
+    pub(crate) async fn call_opened(&self, mut ticket: Ticket, call: Call, hear: Hear) -> Reply {
         let ended = self.carry_out(call, hear, &mut ticket).await;
         self.close(ticket, ended)
     }

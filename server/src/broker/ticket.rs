@@ -105,9 +105,16 @@ pub(crate) struct Reserved {
     pub(super) permit: Permit,
 }
 
+impl Ticket {
+    /// What the log and the audit call it.
+    pub(crate) fn call_id(&self) -> &str {
+        &self.call_id
+    }
+}
+
 impl Broker {
     /// A call has come.
-    pub(super) fn open(&self, call: &Call) -> Ticket {
+    pub(crate) fn open(&self, call: &Call) -> Ticket {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         let started = Instant::now();
         self.recent.came(number, call, started, &self.watch);

@@ -15,9 +15,10 @@ use tool_policy::definition::sandbox::{Confined, Network, Sandbox};
 use tool_policy::definition::signing::Signing;
 use tool_policy::{Mode, NamePattern, Policy, Rate};
 
+use super::builtin::is_a_call_of;
 use crate::os::limit::Limit;
 
-/// The binary of what has none.
+/// The binary of what has none of its own.
 pub(super) const NO_PROGRAM: &str = "/nonexistent";
 
 /// A tool, as the folder `tools.d/NAME` defines it.
@@ -64,7 +65,7 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
-    /// It is work of the broker's own, and no program is started.
+    /// No program of its own is started: it is the broker's own work, or another tool's call.
     pub(crate) fn runs_nothing(&self) -> bool {
         !self.any && self.wrapper.is_none() && self.binary == Path::new(NO_PROGRAM)
     }
@@ -77,7 +78,10 @@ impl Tool {
     /// What it runs, in words.
     pub(crate) fn runs_in_words(&self) -> String {
         match &self.wrapper {
-            None if self.runs_nothing() => "no program: the broker does it itself".to_owned(),
+            None if self.runs_nothing() => match is_a_call_of(&self.name) {
+                Some(other) => format!("what the tool {other} runs"),
+                None => "no program: the broker does it itself".to_owned(),
+            },
             None if self.any => "the program that its first word names".to_owned(),
             Some(wrapper) => format!("wrapper {}", wrapper.path.display()),
             None => self.binary.display().to_string(),

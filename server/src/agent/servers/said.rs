@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tool_protocol::{Failure, Fault};
 
-use crate::agent::run::{Program, is_line, shell};
+use crate::agent::run::{Program, is_line, is_program, shell};
 
 /// The name of one that has none.
 const NAME: &str = "dev";
@@ -52,7 +52,10 @@ impl Starting {
         let refuse = |message: &str| Err(Failure::new(Fault::InvalidInput, message));
         let StartInput { argv, command, name, cwd, env, ready, timeout_ms } = input;
         let words = match (argv, command) {
-            (Some(argv), None) => argv,
+            (Some(argv), None) => {
+                is_program(&argv)?;
+                argv
+            }
             (None, Some(line)) => {
                 is_line(&line)?;
                 shell(line)
