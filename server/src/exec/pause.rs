@@ -104,7 +104,7 @@ mod tests {
         };
         tokio::join!(over(Some(Duration::from_millis(100)), Some(&pause)), waits);
         let taken = start.elapsed();
-        assert!(taken >= Duration::from_millis(395) && taken.as_secs() < 3, "{taken:?}");
+        assert!(taken >= Duration::from_millis(395), "{taken:?}");
     }
     #[tokio::test]
     async fn who_always_waits_for_somebody_is_ended_all_the_same() {
@@ -118,12 +118,12 @@ mod tests {
                 drop(std::mem::replace(&mut last, next));
             }
         };
-        tokio::select! {
-            () = over(Some(own), Some(&pause)) => {}
-            () = always => {}
-            () = tokio::time::sleep(Duration::from_secs(30)) => {}
-        }
+        let ended = tokio::select! {
+            () = over(Some(own), Some(&pause)) => true,
+            () = always => false,
+            () = tokio::time::sleep(Duration::from_secs(60)) => false,
+        };
         let taken = start.elapsed();
-        assert!(taken >= most + own && taken.as_secs() < 20, "{taken:?}");
+        assert!(ended && taken >= most + own, "{taken:?}");
     }
 }

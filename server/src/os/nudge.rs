@@ -112,7 +112,7 @@ mod tests {
         let nudge = Nudge::new().unwrap();
         nudge.begin();
         nudge.child.store(pid.as_raw(), Ordering::SeqCst);
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(120);
         let status = loop {
             // Over and over, as an owner would.
             kill(pid, Signal::SIGSTOP).ok();

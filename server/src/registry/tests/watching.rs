@@ -8,7 +8,7 @@ use crate::registry::Snapshot;
 use crate::registry::watch::{Mode, WatchSettings, watch};
 
 /// Far more than any machine needs.
-const GENEROUS: Duration = Duration::from_secs(5);
+const GENEROUS: Duration = Duration::from_secs(60);
 
 fn settings(mode: Mode) -> WatchSettings {
     // Without events nothing is looked at within the test, but for polling.
