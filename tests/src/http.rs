@@ -1,8 +1,9 @@
 //! A server with its door for HTTP open, and requests to it byte for byte.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -162,4 +163,23 @@ pub fn answer(mut stream: TcpStream) -> Answer {
     };
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
     Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+}
+
+/// As in an agent's container, socat: from a port, which the kernel chooses, to a socket.
+#[track_caller]
+pub fn relay(socket: &Path) -> (Child, u16) {
+    let mut relay = Command::new("/usr/bin/socat");
+    relay.args(["-d", "-d", "TCP-LISTEN:0,bind=127.0.0.1,fork,reuseaddr"]);
+    relay.arg(format!("UNIX-CONNECT:{}", socket.display())).stderr(Stdio::piped());
+    crate::sys::die_with_parent(&mut relay);
+    let mut relay = relay.spawn().expect("socat");
+    // It says which: "listening on AF=2 127.0.0.1:40123".
+    let mut said = BufReader::new(relay.stderr.take().expect("piped")).lines();
+    let port = said.find_map(|line| {
+        let line = line.expect("text");
+        line.contains("listening on").then(|| line.rsplit(':').next()?.trim().parse().ok())?
+    });
+    // Whatever else it says has a reader, so that it does not stop.
+    std::thread::spawn(move || said.for_each(drop));
+    (relay, port.expect("the relay listens"))
 }

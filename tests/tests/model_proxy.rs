@@ -2,13 +2,13 @@
 //! credential that the agent does not hold.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use tool_broker_tests::http::relay;
 use tool_broker_tests::lingering::{answers, lingering};
 use tool_broker_tests::{PATIENCE, Server, Setup, Wire, eventually, run, still_works};
 
@@ -534,20 +535,7 @@ fn the_shipped_definition_lets_a_model_be_asked_by_way_of_a_relay() {
             0o644,
         );
     });
-    let to = format!("UNIX-CONNECT:{}", server.path("run/proxy.sock").display());
-    // The kernel chooses the port, and socat says which.
-    let mut relay = Command::new("/usr/bin/socat");
-    relay.args(["-d", "-d", "TCP-LISTEN:0,bind=127.0.0.1,fork,reuseaddr", &to]);
-    tool_broker_tests::sys::die_with_parent(&mut relay);
-    let mut relay = relay.stderr(Stdio::piped()).spawn().expect("socat");
-    let mut said = BufReader::new(relay.stderr.take().expect("piped")).lines();
-    let port = said.find_map(|line| {
-        let line = line.expect("text");
-        line.contains("listening on").then(|| line.rsplit(':').next()?.trim().parse().ok())?
-    });
-    let port: u16 = port.expect("the relay listens");
-    // Nobody waits for a reader of what else it says.
-    thread::spawn(move || said.for_each(drop));
+    let (mut relay, port) = relay(&server.path("run/proxy.sock"));
     let ask = |words: &[&str], path: &str| {
         let mut curl = Command::new("/usr/bin/curl");
         curl.env_clear().args(["-q", "-sS", "-w", " %{http_code}"]).args(words);
