@@ -158,10 +158,19 @@ impl Running {
     ///
     /// That somebody holds it open for longer than [`PATIENCE`].
     pub fn output(&mut self) -> Result<(Vec<u8>, Vec<u8>), String> {
+        self.output_within(PATIENCE)
+    }
+
+    /// The same within another time.
+    ///
+    /// # Errors
+    ///
+    /// That somebody holds it open for longer.
+    pub fn output_within(&mut self, patience: Duration) -> Result<(Vec<u8>, Vec<u8>), String> {
         let take = |from: Option<Receiver<Vec<u8>>>| match from {
             None => Ok(Vec::new()),
             Some(from) => from
-                .recv_timeout(PATIENCE)
+                .recv_timeout(patience)
                 .map_err(|_| "ended, but its output stays open".to_owned()),
         };
         Ok((take(self.stdout.take())?, take(self.stderr.take())?))

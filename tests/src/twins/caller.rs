@@ -32,9 +32,10 @@ pub fn run(stage: &Stage, row: &Row, way: &Way, dir: &Path) -> Result<Run, Strin
     crate::sys::session(&mut command);
     crate::sys::only_standard(&mut command);
     let mut running = crate::spawn(&mut command);
-    let ended = ends(&mut running.child);
+    let patience = table::patience_of(row, way.name);
+    let ended = ends(&mut running.child, patience);
     let outcome = ended.and_then(|status| {
-        running.output().map(|(stdout, stderr)| Outcome { status, stdout, stderr })
+        running.output_within(patience).map(|(stdout, stderr)| Outcome { status, stdout, stderr })
     });
     clear(dir);
     let outcome = outcome.map_err(|why| format!("{} {why}", way.name))?;
@@ -51,14 +52,12 @@ pub(super) fn clear(dir: &Path) {
     }
 }
 
-fn ends(child: &mut std::process::Child) -> Result<ExitStatus, String> {
+fn ends(child: &mut std::process::Child, patience: Duration) -> Result<ExitStatus, String> {
     let start = Instant::now();
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Ok(status),
-            Ok(None) if start.elapsed() < table::patience() => {
-                thread::sleep(Duration::from_millis(2))
-            }
+            Ok(None) if start.elapsed() < patience => thread::sleep(Duration::from_millis(2)),
             Ok(None) => return Err("hangs".into()),
             Err(error) => return Err(format!("cannot be waited for: {error}")),
         }

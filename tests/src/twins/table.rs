@@ -155,6 +155,13 @@ pub fn patience() -> Duration {
     set.map_or(crate::PATIENCE, Duration::from_secs)
 }
 
+/// The same for a row that differs this way: it may be by having no end, and of many runs that
+/// is waited for each time.
+pub fn patience_of(row: &Row, way: &str) -> Duration {
+    let most = if row.differs(way).is_some() { Duration::from_secs(30) } else { patience() };
+    most.min(patience())
+}
+
 /// How often each row is run, `TWIN_ROUNDS`; once where it is unset.
 pub fn rounds() -> usize {
     std::env::var("TWIN_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
