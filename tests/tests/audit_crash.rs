@@ -158,7 +158,8 @@ fn killed_at_each_system_call_every_accepted_call_is_in_the_audit_once() {
         };
         let calls = Round::begin(&server, &format!("r{round}"));
         let start = Instant::now();
-        while server.is_running() && start.elapsed() < Duration::from_millis(400) {
+        // Some are never reached by any thread; on a busy machine the others take a while.
+        while server.is_running() && start.elapsed() < Duration::from_secs(3) {
             std::thread::sleep(Duration::from_millis(2));
         }
         died += usize::from(!server.is_running());
@@ -189,6 +190,10 @@ fn killed_at_any_moment_under_load_every_accepted_call_is_in_the_audit_once() {
     for round in 0..rounds {
         let calls: Vec<Round> =
             (0..3).map(|part| Round::begin(&server, &format!("r{round}p{part}"))).collect();
+        // Some began, however long that takes here; then at any moment.
+        eventually("some calls run", || {
+            fs::read_dir(server.ws().join("ran")).expect("ran").count() > 3
+        });
         a_moment(40);
         let setup = server.stop(Signal::SIGKILL);
         let answered = calls.into_iter().flat_map(Round::answered).collect();

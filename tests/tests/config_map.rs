@@ -5,6 +5,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -83,19 +84,20 @@ fn a_config_map_is_tools_d_and_a_swap_is_in_force_within_200_ms() {
     let (server, mut volume) = start(|_| ());
     assert_eq!(said(&server), "one\n");
     assert_eq!(run(&mut server.verb(&["check"]), b"").code(), Some(0));
-    let mut times = Vec::new();
-    for (number, what) in ["two", "three", "four", "five"].into_iter().enumerate() {
-        // Past the time in which the registry looks again at what is young.
-        thread::sleep(Duration::from_millis(if number == 0 { 2_600 } else { 0 }));
+    // Past the time in which the registry looks again at what is young.
+    thread::sleep(Duration::from_millis(2_600));
+    // A machine that is busy with something else may sleep through any of them.
+    let (mut number, mut quick) = (0, 0);
+    eventually("two swaps are in force that soon", || {
+        number += 1;
+        let what = format!("number{number}");
         let sh = "{\"binary\":\"/bin/sh\"}";
-        volume.swap(&[("sh/tool.json", sh), ("t/tool.toml", &tool(what))]);
+        volume.swap(&[("sh/tool.json", sh), ("t/tool.toml", &tool(&what))]);
         let swapped = Instant::now();
-        eventually(what, || said(&server) == format!("{what}\n"));
-        times.push(swapped.elapsed());
-    }
-    // A machine that is busy with something else may have slept through one.
-    times.sort();
-    assert!(times[1] < Duration::from_millis(200), "{times:?}");
+        eventually(&what, || said(&server) == format!("{what}\n"));
+        quick += usize::from(swapped.elapsed() < Duration::from_millis(200));
+        quick >= 2
+    });
     still_works(&server);
 }
 
@@ -133,9 +135,12 @@ fn a_config_map_that_is_wrong_leaves_the_last_good_tool_in_force() {
 fn calls_under_way_and_calls_during_swaps_are_not_disturbed() {
     let (server, mut volume) = start(|_| ());
     let sh = "{\"binary\":\"/bin/sh\"}";
+    let swaps = AtomicUsize::new(0);
     thread::scope(|scope| {
         let calls = scope.spawn(|| {
-            for _ in 0..150 {
+            let mut called = 0;
+            while called < 150 || swaps.load(Ordering::Relaxed) < 4 {
+                called += 1;
                 let args = json!(["-c", "echo $WHAT"]);
                 let request = json!({"tool":"t","args":args,"cwd":server.ws()});
                 let reply: Value = server.connect().call(&request);
@@ -144,14 +149,12 @@ fn calls_under_way_and_calls_during_swaps_are_not_disturbed() {
                 assert!(["one\n", "a\n", "b\n"].contains(&out), "{out:?}");
             }
         });
-        let mut number = 0;
         while !calls.is_finished() {
-            let text = tool(["a", "b"][number % 2]);
+            let text = tool(["a", "b"][swaps.load(Ordering::Relaxed) % 2]);
             volume.swap(&[("sh/tool.json", sh), ("t/tool.toml", &text)]);
-            number += 1;
+            swaps.fetch_add(1, Ordering::Relaxed);
             thread::sleep(Duration::from_millis(20));
         }
-        assert!(number > 3, "{number} swaps");
     });
 }
 

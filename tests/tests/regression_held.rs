@@ -87,11 +87,11 @@ fn what_nobody_reads_of_a_call_is_not_made_without_end() {
 /// door to a session, as one that never says anything is.
 #[test]
 fn a_caller_may_be_silent_during_its_call() {
-    let server = Server::start(|s| s.env("TOOL_TIMEOUTS_FIRST_MESSAGE", "0.3"));
+    let server = Server::start(|s| s.env("TOOL_TIMEOUTS_FIRST_MESSAGE", "3"));
     let mut wire = server.connect();
     wire.send_json(&plain(
         &server,
-        "echo $$ > pid.new; mv pid.new pid; kill -STOP $$; sleep 1; exit 3",
+        "echo $$ > pid.new; mv pid.new pid; kill -STOP $$; sleep 5; exit 3",
     ));
     assert_eq!(wire.recv_json(), json!({"stopped":"STOP"}));
     kill(pid_in(&server, "pid"), Signal::SIGCONT).expect("kill");

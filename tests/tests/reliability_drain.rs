@@ -28,7 +28,7 @@ fn finishes(n: usize) -> String {
 fn twenty_calls_under_way_end_well_or_are_interrupted_and_none_is_lost() {
     let mark = Mark::new();
     let mut server = start(|s| {
-        s.env("TOOL_TIMEOUTS_DRAIN", "5");
+        s.env("TOOL_TIMEOUTS_DRAIN", "15");
         s.env("TOOL_TIMEOUTS_GRACE", "0.5");
     });
     let stuck = format!("trap '' TERM HUP; (setsid sleep {0} &); sleep {0}", mark.of(1));
@@ -116,7 +116,7 @@ fn last_message(wire: &mut Wire, n: usize) -> (Value, String) {
 fn a_call_that_waits_for_its_turn_is_told_that_the_server_drains() {
     let mut server = start(|s| {
         s.tool("one", "binary = \"/bin/sh\"\n[limits]\nconcurrent = 1\n");
-        s.env("TOOL_TIMEOUTS_DRAIN", "5");
+        s.env("TOOL_TIMEOUTS_DRAIN", "30");
     });
     let request = |text: &str| json!({"tool":"one","args":["-c",text],"cwd":server.ws()});
     let (mut first, mut second) = (server.connect(), server.connect());
@@ -137,7 +137,7 @@ fn a_call_that_waits_for_its_turn_is_told_that_the_server_drains() {
 /// what it wrote is still the reader's, all of it.
 #[test]
 fn a_slow_reader_gets_all_bytes_of_a_call_that_finished_while_draining() {
-    let mut server = start(|s| s.env("TOOL_TIMEOUTS_DRAIN", "15"));
+    let mut server = start(|s| s.env("TOOL_TIMEOUTS_DRAIN", "60"));
     let mut wire = server.connect();
     let text =
         "touch up; until [ -e go ]; do sleep 0.02; done; head -c 400000 /dev/zero; touch done";

@@ -123,11 +123,11 @@ fn the_operator_can_look_when_every_connection_is_taken() {
     }
     assert_eq!(held[0].recv_json()["ok"], json!(true));
     let mut control = server.control();
-    control.stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    control.stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let answer = control.try_call(&json!({"op":"status"}));
     assert!(
         answer.is_some_and(|answer| answer["calls"].is_object()),
-        "no answer to `status` within 10 s while callers hold every connection"
+        "no answer to `status` while callers hold every connection"
     );
     drop((control, held));
     server.nothing_left(before);
@@ -152,7 +152,7 @@ fn each_socket_is_served_however_few_connections_there_may_be() {
     let mut unserved = Vec::new();
     for n in 0..4 {
         let mut wire = Wire::connect(&server.path(format!("run/{n}.sock")));
-        wire.stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+        wire.stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let reply = wire.try_call(&request);
         if !reply.is_some_and(|reply| reply["stdout"] == json!("here\n")) {
             unserved.push(n);
