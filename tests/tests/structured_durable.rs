@@ -83,14 +83,14 @@ fn what_is_written_is_made_to_last_only_where_the_setting_says_so() {
     }
 }
 
-/// What the audit promises of a call that begins: `broker/operate/trip.rs` notes it on the
-/// thread that then does it.
+/// What the audit promises of a call: `broker/operate/trip.rs` notes it on the thread that
+/// then does it, and records its end there before it answers.
 #[test]
 fn a_call_is_in_the_journal_before_it_changes_anything() {
     let test = "a_call_is_in_the_journal_before_it_changes_anything";
     let server = server("false");
     let log = server.path("strace");
-    let calls = "pwrite64,renameat,renameat2";
+    let calls = "pwrite64,renameat,renameat2,sendto";
     let Some(_strace) = Strace::trace(server.pid(), &["files"], calls, &log) else {
         return skipped(test, "strace is not here, or may not trace");
     };
@@ -102,11 +102,13 @@ fn a_call_is_in_the_journal_before_it_changes_anything() {
         let text = fs::read_to_string(&log).expect("the trace");
         text.lines().filter(|line| line.contains('(')).map(str::to_owned).collect()
     };
-    eventually("the call is in the trace", || lines().len() >= 2);
+    eventually("the call is in the trace", || lines().len() >= 4);
     let lines = lines();
     let begins = |at: usize, word: &str| lines.get(at).is_some_and(|line| line.contains(word));
     assert!(begins(0, "pwrite64(") && begins(0, r#"{\"after\":"#), "{lines:?}");
-    assert!(begins(1, "renameat") && lines.len() == 2, "{lines:?}");
+    assert!(begins(1, "renameat"), "{lines:?}");
+    assert!(begins(2, "pwrite64(") && begins(2, r#"{\"seq\":"#), "{lines:?}");
+    assert!(begins(3, "sendto(") && lines.len() == 4, "{lines:?}");
 }
 
 #[test]

@@ -28,12 +28,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tool_protocol::request::input_of;
-use tool_protocol::{Code, Failure, Fault, Observation, Request, Text};
+use tool_protocol::{Code, Failure, Fault, Observation, Refusal, Request, Text};
 
 pub(crate) use self::catalogue::Described;
 use self::catalogue::{Kind, Prepared};
 use self::servers::Servers;
-use crate::broker::{Broker, Operating, Peer, Work};
+use crate::broker::{Broker, Operated, Operating, Peer, TellOperated, Work};
 use crate::registry::Tool;
 use tool_policy::NamePattern;
 
@@ -67,6 +67,24 @@ pub(crate) struct Invocation {
     pub(crate) notices: Option<mpsc::Sender<String>>,
     /// Cancelled when nobody wants it any more: what runs is ended.
     pub(crate) gone: CancellationToken,
+    /// Takes the answer on the thread that has it, where that is a thread for files.
+    pub(crate) tell: Option<Tell>,
+}
+
+/// Takes an answer where it is made. It blocks nobody.
+pub(crate) struct Tell(Box<dyn FnOnce(Observation) + Send>);
+
+impl Tell {
+    /// By that.
+    pub(crate) fn new(tell: impl FnOnce(Observation) + Send + 'static) -> Tell {
+        Tell(Box::new(tell))
+    }
+}
+
+impl std::fmt::Debug for Tell {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str("Tell")
+    }
 }
 
 /// The catalogue, and the broker behind it.
@@ -114,7 +132,21 @@ impl Agent {
     }
 
     /// One call, from its input to what is observed.
-    pub(crate) async fn call(&self, mut asked: Invocation) -> Observation {
+    pub(crate) async fn call(&self, asked: Invocation) -> Observation {
+        let tool = asked.tool.clone();
+        let lost = || Observation {
+            success: false,
+            tool,
+            output: None,
+            error: Some(Failure::from(Refusal::new(Code::Internal, "the answer was lost"))),
+            duration_ms: 0,
+            call_id: None,
+        };
+        self.answer(Invocation { tell: None, ..asked }).await.unwrap_or_else(lost)
+    }
+
+    /// The same; nothing where [`Invocation::tell`] has taken the answer.
+    pub(crate) async fn answer(&self, mut asked: Invocation) -> Option<Observation> {
         let began = Instant::now();
         let refused = |tool: &str, error: Failure| Observation {
             success: false,
@@ -128,16 +160,16 @@ impl Agent {
             self.understand(asked.peer, &asked.tool, &asked.only, std::mem::take(&mut asked.input));
         let Understood { name, tool, prepared, said } = match understood.await {
             Ok(understood) => understood,
-            Err((name, failure)) => return refused(&name, failure),
+            Err((name, failure)) => return Some(refused(&name, failure)),
         };
-        match prepared {
+        let seen = match prepared {
             Prepared::Files { work, words } => {
-                self.operate(tool, name, said, work, words, asked).await
+                return self.operate(tool, name, said, work, words, asked).await;
             }
             Prepared::Servers(ask) => {
                 let words = ask.name().and_then(word).into_iter().collect();
                 let work = Box::new(servers::Asked::new(&self.servers, asked.peer, ask));
-                self.operate(tool, name, said, work, words, asked).await
+                return self.operate(tool, name, said, work, words, asked).await;
             }
             Prepared::Start(starting) => {
                 servers::start(&self.servers, &self.broker, tool, starting, asked).await
@@ -147,7 +179,8 @@ impl Agent {
                 let known = tool.any.then_some(tool);
                 run::run(&self.broker, known, name, program, asked).await
             }
-        }
+        };
+        Some(seen)
     }
 
     /// What is asked for; a long input is read elsewhere, since whatever else the broker does
@@ -199,23 +232,16 @@ impl Agent {
         work: Box<dyn Work>,
         words: Vec<Text>,
         asked: Invocation,
-    ) -> Observation {
+    ) -> Option<Observation> {
         let request = Request { args: words, ..Request::default() };
-        let Invocation { peer, pieces, notices, gone, .. } = asked;
-        let operating = Operating { peer, tool, request, said, work, pieces, notices, gone };
-        let done = self.broker.operate(operating).await;
-        let (output, error) = match done.result {
-            Ok(output) => (Some(output), None),
-            Err(failure) => (None, Some(failure)),
-        };
-        Observation {
-            success: error.is_none(),
-            tool: name,
-            output,
-            error,
-            duration_ms: done.duration_ms,
-            call_id: Some(done.call_id),
-        }
+        let Invocation { peer, pieces, notices, gone, tell, .. } = asked;
+        let tell = tell.map(|Tell(tell)| {
+            let name = name.clone();
+            Box::new(move |done| tell(observed(name, done))) as TellOperated
+        });
+        let operating = Operating { peer, tool, request, said, work, pieces, notices, gone, tell };
+        let done = self.broker.operate(operating).await?;
+        Some(observed(name, done))
     }
 
     fn find(&self, name: &str) -> Option<(Arc<Tool>, Kind)> {
@@ -229,6 +255,21 @@ impl Agent {
     fn own(&self, name: &str) -> Option<Arc<Tool>> {
         let registry = &self.broker.registry;
         registry.builtin(name).filter(|_| registry.options().serves(name))
+    }
+}
+
+fn observed(tool: String, done: Operated) -> Observation {
+    let (output, error) = match done.result {
+        Ok(output) => (Some(output), None),
+        Err(failure) => (None, Some(failure)),
+    };
+    Observation {
+        success: error.is_none(),
+        tool,
+        output,
+        error,
+        duration_ms: done.duration_ms,
+        call_id: Some(done.call_id),
     }
 }
 

@@ -166,6 +166,23 @@ impl Keeper {
         }
     }
 
+    /// The same, where that is one line behind the others in the same file, and the journal
+    /// is not to be written anew; no failure of it counts, since whoever ends it then the
+    /// other way meets that too.
+    pub(super) fn end_at_once(&mut self, text: &[u8], promise: Promise) -> bool {
+        let full = self.trail.is_full(line_room(text.len()), self.options.max_bytes);
+        if full || !self.waiting.is_empty() || self.journal.is_long() {
+            return false;
+        }
+        let Ok(line) = self.trail.append(text) else { return false };
+        if let Some(echo) = &self.echo {
+            echo.line(line);
+        }
+        self.take_back(promise);
+        self.dirty = true;
+        true
+    }
+
     /// Entries that a server has left: their calls were interrupted.
     pub(super) fn interrupted(&mut self, number: Number, text: Vec<u8>) {
         let room = line_room(text.len());

@@ -208,6 +208,25 @@ impl Audit {
         self.write(open.text, open.promise, ended);
     }
 
+    /// The same by one write, into the room that was promised. The call back: that is not
+    /// enough, since files have to be opened first, or something failed, or what is written
+    /// has to last before the caller is answered; nothing has happened, and `end` is to be
+    /// asked. For a thread that may open nothing here.
+    pub(crate) fn end_at_once(&self, mut open: Open, ended: &Ended<'_>) -> Result<(), Open> {
+        let each = self.shared.options.sync == AuditSync::Each;
+        let Some(promise) = open.promise.filter(|_| !each) else { return Err(open) };
+        let begun = open.text.len();
+        ended.write(&mut open.text);
+        let mut keeper = self.shared.lock();
+        let written = keeper.end_at_once(&open.text, promise);
+        self.shared.unlock(keeper);
+        if written {
+            return Ok(());
+        }
+        open.text.truncate(begun);
+        Err(open)
+    }
+
     /// A call that is never run: its line at once.
     pub(crate) fn refused(&self, draft: Draft, decided: &Decided<'_>, ended: &Ended<'_>) {
         self.write(draft.decided(decided), None, ended);

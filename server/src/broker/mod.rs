@@ -61,7 +61,7 @@ pub(crate) use self::confine::{Confines, Level};
 pub(crate) use self::environment::{Environment, Of, takes};
 pub(crate) use self::home::Homes;
 pub(crate) use self::observe::observe;
-pub(crate) use self::operate::{Files, OnFiles, Operating, Work};
+pub(crate) use self::operate::{Files, OnFiles, Operated, Operating, TellOperated, Work};
 use self::outlet::Gated;
 pub(crate) use self::outlet::{Commands, Gates};
 use self::plan::Planned;

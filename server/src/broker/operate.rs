@@ -8,8 +8,8 @@
 //! 5. **do** it, on a thread that reaches the workspace alone
 //! 6. **record** it and answer
 //!
-//! 2 to 5 are one trip of such a thread, in this order (`trip`), unless somebody is to be
-//! asked, or noting takes more than a write: then 4 and 5 are done from here.
+//! 2 to 6 are one trip of such a thread, in this order (`trip`), unless somebody is to be
+//! asked, or noting takes more than a write: then the rest is done from here.
 //!
 //! - `work`  what finds and does
 //! - `trip`  the way of the thread
@@ -28,15 +28,15 @@ use tokio_util::sync::CancellationToken;
 use tool_files::{FileError, Roots, Stop};
 use tool_policy::facts::Observed;
 use tool_policy::{Approved, Asked, Scene, Subject};
-use tool_protocol::{Code, Failure, Refusal, Request};
+use tool_protocol::{Code, Failure, Refusal, Reply, Request};
 use tracing::warn;
 
-use self::trip::{Came, Desk, Trip, carry_out};
+use self::trip::{Came, Trip, carry_out};
 use self::work::Pieces;
 pub(crate) use self::work::{OnFiles, Work};
 use super::answer::{draining, gone};
 use super::approval::{Answer, Asker, Because, heed};
-use super::{Broker, Call, Peer, Ticket};
+use super::{Broker, Call, Peer, Permit, Ticket};
 use crate::exec::{Crew, CrewError, Io, Report};
 use crate::metrics::Approval as Figure;
 use crate::registry::Tool;
@@ -66,7 +66,12 @@ pub(crate) struct Operating {
     pub(crate) notices: Option<mpsc::Sender<String>>,
     /// Cancelled when nobody wants it any more.
     pub(crate) gone: CancellationToken,
+    /// Answers on the thread that has done it.
+    pub(crate) tell: Option<TellOperated>,
 }
+
+/// Takes what came of a call where it is known.
+pub(crate) type TellOperated = Box<dyn FnOnce(Operated) + Send>;
 
 /// How it went.
 #[derive(Debug)]
@@ -104,14 +109,31 @@ enum Ended {
     Failed(FileError),
 }
 
+/// A call that is over, and to be recorded and answered; nothing where it was.
+type Carried = Option<(Ticket, Result<Box<RawValue>, Ended>)>;
+
 /// How far the trip came.
 enum Sent {
-    /// It was done.
-    Done(Box<RawValue>),
+    /// No further.
+    Carried(Carried),
     /// It may be done, and is not noted.
-    Approved(Box<dyn Work>, Approved<Meant>),
+    Approved(Admitted, Box<dyn Work>, Approved<Meant>),
     /// It is to be asked about.
-    ToAsk(Box<dyn Work>, Asked<Meant>, Because),
+    ToAsk(Admitted, Box<dyn Work>, Asked<Meant>, Because),
+}
+
+/// A call that has a place among those under way.
+#[derive(Debug)]
+struct Admitted {
+    ticket: Ticket,
+    permit: Permit,
+}
+
+impl Operated {
+    fn new(reply: Reply, result: Result<Box<RawValue>, Failure>) -> Operated {
+        let call_id = reply.call_id.unwrap_or_default();
+        Operated { result, call_id, duration_ms: reply.duration_ms.unwrap_or(0) }
+    }
 }
 
 impl From<Refusal> for Ended {
@@ -137,54 +159,75 @@ impl Broker {
         self.files.crew.run(peer.whose(), work).await
     }
 
-    /// One operation, from its input to its output.
-    pub(crate) async fn operate(self: &Arc<Broker>, asked: Operating) -> Operated {
-        let Operating { peer, tool, request, said, work, pieces, notices, gone } = asked;
+    /// One operation, from its input to its output; nothing where [`Operating::tell`] has
+    /// taken that.
+    pub(crate) async fn operate(self: &Arc<Broker>, asked: Operating) -> Option<Operated> {
+        let Operating { peer, tool, request, said, work, pieces, notices, gone, tell } = asked;
         let call = Call { peer, tool: tool.name.clone(), request, io: Io::Captured, known: None };
         let mut ticket = self.open(&call);
         ticket.record.known.tool = Some(Arc::clone(&tool));
         let bytes = call.request.memory().saturating_add(said.len());
         let task = Task { tool, peer, bytes, said, pieces, notices, gone };
-        let ended = self.carry_operation(&task, work, &mut ticket).await;
+        let (ticket, ended) = self.carry_operation(&task, work, ticket, tell).await?;
         let (report, result) = match ended {
             Ok(output) => (Ok(Report::said(0)), Ok(output)),
             Err(Ended::Failed(error)) => (Ok(Report::said(1)), Err(Failure::from(&error))),
             Err(Ended::Refused(refusal)) => (Err(refusal.clone()), Err(Failure::from(refusal))),
         };
-        let reply = self.close(ticket, report);
-        let call_id = reply.call_id.unwrap_or_default();
-        Operated { result, call_id, duration_ms: reply.duration_ms.unwrap_or(0) }
+        Some(Operated::new(self.close(ticket, report), result))
     }
 
     async fn carry_operation(
         self: &Arc<Broker>,
         task: &Task,
         work: Box<dyn Work>,
-        ticket: &mut Ticket,
-    ) -> Result<Box<RawValue>, Ended> {
-        if self.draining.is_cancelled() {
-            return Err(draining().into());
-        }
-        self.within_rates(&task.tool, task.peer)?;
-        let permit = self.place_for(task).await?;
-        // 2 to 5, on the thread, as far as nothing has to be waited for.
-        let (work, approved) = match self.send(task, work, ticket).await? {
-            Sent::Done(output) => return Ok(output),
-            Sent::Approved(work, approved) => (work, approved),
-            Sent::ToAsk(work, asked, because) => {
+        ticket: Ticket,
+        tell: Option<TellOperated>,
+    ) -> Carried {
+        let permit = match self.come_in(task).await {
+            Ok(permit) => permit,
+            Err(refusal) => return Some((ticket, Err(refusal.into()))),
+        };
+        // 2 to 6, on the thread, as far as nothing has to be waited for.
+        match self.send(task, work, Admitted { ticket, permit }, tell).await {
+            Sent::Carried(carried) => carried,
+            Sent::Approved(Admitted { mut ticket, permit }, work, approved) => {
+                let done = self.work(task, work, approved, &mut ticket).await;
+                drop(permit);
+                Some((ticket, done))
+            }
+            Sent::ToAsk(Admitted { mut ticket, permit }, work, asked, because) => {
                 // It gives its place up while it waits.
                 drop(permit);
-                let approved = self.ask_about(task, asked, because, ticket).await?;
-                let _permit = self.place_for(task).await?;
-                return self.work(task, work, approved, ticket).await;
+                let done = self.ask_and_work(task, work, asked, because, &mut ticket).await;
+                Some((ticket, done))
             }
-        };
-        let done = self.work(task, work, approved, ticket).await;
-        drop(permit);
-        done
+        }
     }
 
-    async fn place_for(&self, task: &Task) -> Result<super::Permit, Refusal> {
+    async fn ask_and_work(
+        &self,
+        task: &Task,
+        work: Box<dyn Work>,
+        asked: Asked<Meant>,
+        because: Because,
+        ticket: &mut Ticket,
+    ) -> Result<Box<RawValue>, Ended> {
+        let approved = self.ask_about(task, asked, because, ticket).await?;
+        let _permit = self.place_for(task).await?;
+        self.work(task, work, approved, ticket).await
+    }
+
+    /// Whether it may come in: 1.
+    async fn come_in(&self, task: &Task) -> Result<Permit, Refusal> {
+        if self.draining.is_cancelled() {
+            return Err(draining());
+        }
+        self.within_rates(&task.tool, task.peer)?;
+        self.place_for(task).await
+    }
+
+    async fn place_for(&self, task: &Task) -> Result<Permit, Refusal> {
         let Task { tool, peer, bytes, gone: left, .. } = task;
         tokio::select! {
             biased;
@@ -199,52 +242,47 @@ impl Broker {
         self: &Arc<Broker>,
         task: &Task,
         work: Box<dyn Work>,
-        ticket: &mut Ticket,
-    ) -> Result<Sent, Ended> {
-        let (desk, stop) = (Desk::new(std::mem::take(&mut ticket.record)), Stop::new(None));
-        let trip = Trip::new(self, task, ticket, desk.clone(), work, stop.clone());
+        admitted: Admitted,
+        tell: Option<TellOperated>,
+    ) -> Sent {
+        let stop = Stop::new(None);
+        let (trip, desk) = Trip::new(self, task, admitted, work, stop.clone(), tell);
         let came = self.files.crew.run(task.peer.whose(), move || trip.go());
         tokio::pin!(came);
         // Until it is known what is meant, a file system that does not answer is not waited
-        // for: whoever has the record first goes on with the call.
-        let given_up = || {
+        // for: whoever has the call first goes on with it.
+        let given_up = |because: Refusal| {
             stop.say();
-            desk.take()
+            let Admitted { ticket, .. } = desk.take()?;
+            Some(Sent::Carried(Some((ticket, Err(because.into())))))
         };
         let came = tokio::select! {
             biased;
             came = &mut came => came,
-            () = task.gone.cancelled() => match given_up() {
-                Some(record) => {
-                    ticket.record = record;
-                    return Err(gone().into());
-                }
+            () = task.gone.cancelled() => match given_up(gone()) {
+                Some(sent) => return sent,
                 None => came.await,
             },
-            () = self.stop.cancelled() => match given_up() {
-                Some(record) => {
-                    ticket.record = record;
-                    return Err(draining().into());
-                }
+            () = self.stop.cancelled() => match given_up(draining()) {
+                Some(sent) => return sent,
                 None => came.await,
             },
         };
-        let came = came.map_err(|error| {
-            ticket.record = desk.take().unwrap_or_default();
-            no_thread(&task.tool, error)
-        })?;
-        let (record, sent) = match came {
-            Came::GivenUp => return Err(gone().into()),
-            Came::Unfound(record, error) => (record, Err(Ended::Failed(error))),
-            Came::Refused(record, refusal) => (record, Err(refusal.into())),
-            Came::ToAsk(record, work, asked, because) => {
-                (record, Ok(Sent::ToAsk(work, asked, because)))
+        match came {
+            Ok(Came::Told) => Sent::Carried(None),
+            Ok(Came::Ended(ticket, ended)) => Sent::Carried(Some((ticket, ended))),
+            Ok(Came::Approved(admitted, work, approved)) => {
+                Sent::Approved(admitted, work, approved)
             }
-            Came::ToNote(record, work, approved) => (record, Ok(Sent::Approved(work, approved))),
-            Came::Done(record, done) => (record, done.map(Sent::Done).map_err(Ended::Failed)),
-        };
-        ticket.record = record;
-        sent
+            Ok(Came::ToAsk(admitted, work, asked, because)) => {
+                Sent::ToAsk(admitted, work, asked, because)
+            }
+            Err(error) => {
+                Sent::Carried(desk.take().map(|Admitted { ticket, .. }| {
+                    (ticket, Err(no_thread(&task.tool, error).into()))
+                }))
+            }
+        }
     }
 
     /// Waits for an operator's word.

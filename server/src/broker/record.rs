@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tool_policy::facts::Value;
 use tool_policy::{Decision, Verdict};
@@ -207,14 +207,39 @@ impl Broker {
 
     /// The same, on a thread that reaches the workspace alone; `false`: it takes more than one
     /// write, and is to be done by the other.
-    pub(super) fn record_at_once(&self, record: &mut Record, since: Instant) -> bool {
+    pub(super) fn record_at_once(&self, ticket: &mut Ticket) -> bool {
         let Some(audit) = &self.audit else { return true };
-        let Record { entry: Entry::Draft(draft), known } = &*record else { return false };
-        match known.said(since, |decided| audit.begin_at_once(draft, decided)) {
-            Some(open) => record.entry = Entry::Open(open, Instant::now()),
+        let Record { entry: Entry::Draft(draft), known } = &ticket.record else { return false };
+        match known.said(ticket.started, |decided| audit.begin_at_once(draft, decided)) {
+            Some(open) => ticket.record.entry = Entry::Open(open, Instant::now()),
             None => return false,
         }
         true
+    }
+
+    /// Before the caller of a call that has begun is answered, on a thread that reaches the
+    /// workspace alone; `false`: it takes more than one write, and is to be done by the other.
+    pub(super) fn record_end_at_once(
+        &self,
+        record: &mut Record,
+        how: (End, Passed),
+        reply: &Reply,
+    ) -> bool {
+        let Some(audit) = &self.audit else { return true };
+        match std::mem::replace(&mut record.entry, Entry::Nothing) {
+            Entry::Nothing => true,
+            Entry::Open(open, began) => {
+                let ended = ended(how, reply, Some(began.elapsed()));
+                let left = audit.end_at_once(open, &ended).err();
+                let done = left.is_none();
+                record.entry = left.map_or(Entry::Nothing, |open| Entry::Open(open, began));
+                done
+            }
+            other => {
+                record.entry = other;
+                false
+            }
+        }
     }
 
     /// Before the caller is answered.
@@ -226,14 +251,7 @@ impl Broker {
         reply: &Reply,
     ) {
         let Some(audit) = &self.audit else { return };
-        let ended = |duration| Ended {
-            end,
-            exit_code: Some(reply.exit_code),
-            signal: reply.signal.as_deref(),
-            code: reply.code.map(Code::as_str),
-            duration,
-            bytes,
-        };
+        let ended = |duration| ended((end, bytes), reply, duration);
         match record.entry {
             Entry::Nothing => {}
             Entry::Open(open, began) => audit.end(open, &ended(Some(began.elapsed()))),
@@ -246,6 +264,17 @@ impl Broker {
                 audit.let_go(held);
             }
         }
+    }
+}
+
+fn ended((end, bytes): (End, Passed), reply: &Reply, duration: Option<Duration>) -> Ended<'_> {
+    Ended {
+        end,
+        exit_code: Some(reply.exit_code),
+        signal: reply.signal.as_deref(),
+        code: reply.code.map(Code::as_str),
+        duration,
+        bytes,
     }
 }
 

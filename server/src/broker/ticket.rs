@@ -134,15 +134,12 @@ impl Broker {
 
     /// It is over: noted wherever it is to be noted, and answered.
     pub(super) fn close(&self, ticket: Ticket, ended: Result<Report, Refusal>) -> Reply {
-        let under_way = self.recent.ended(ticket.number);
         if let Ok(Report { unkillable: processes @ 1.., .. }) = &ended {
             warn!(call_id = ticket.call_id, processes, "could not be killed");
         }
         let how = ticket.record.how(&ended);
         let mut reply = answer(ended, ticket.buffered, ticket.seed_only);
-        self.log_end(&ticket, &reply);
-        self.measure(&ticket, under_way.as_ref(), &reply);
-        self.watch.ended(ticket.number, under_way.as_ref(), &reply);
+        self.note_end(&ticket, &reply);
         self.record_end(ticket.record, ticket.started, how, &reply);
         reply.id = ticket.id;
         reply.call_id = Some(ticket.call_id);
@@ -150,15 +147,36 @@ impl Broker {
         reply
     }
 
-    /// What was decided, for the record and the figures.
-    pub(super) fn note(&self, ticket: &mut Ticket, verdict: Verdict) {
-        self.note_of(ticket.number, &mut ticket.record, verdict);
+    /// The same of a call that has begun, on a thread that reaches the workspace alone; the
+    /// call back: its record takes more than one write, and nothing has happened.
+    pub(super) fn close_at_once(
+        &self,
+        mut ticket: Ticket,
+        report: Report,
+    ) -> Result<Reply, Box<Ticket>> {
+        let ended = Ok(report);
+        let how = ticket.record.how(&ended);
+        let reply = answer(ended, ticket.buffered, ticket.seed_only);
+        if !self.record_end_at_once(&mut ticket.record, how, &reply) {
+            return Err(Box::new(ticket));
+        }
+        self.note_end(&ticket, &reply);
+        let duration_ms = u64::try_from(ticket.started.elapsed().as_millis()).ok();
+        Ok(Reply { id: ticket.id, call_id: Some(ticket.call_id), duration_ms, ..reply })
     }
 
-    /// The same, of a call whose record is elsewhere.
-    pub(super) fn note_of(&self, number: u32, record: &mut Record, verdict: Verdict) {
-        self.recent.decided(number, figures::decided(verdict.meant()), &self.watch);
-        record.known.verdict = Some(verdict);
+    /// Its end wherever it is noted, but in the audit.
+    fn note_end(&self, ticket: &Ticket, reply: &Reply) {
+        let under_way = self.recent.ended(ticket.number);
+        self.log_end(ticket, reply);
+        self.measure(ticket, under_way.as_ref(), reply);
+        self.watch.ended(ticket.number, under_way.as_ref(), reply);
+    }
+
+    /// What was decided, for the record and the figures.
+    pub(super) fn note(&self, ticket: &mut Ticket, verdict: Verdict) {
+        self.recent.decided(ticket.number, figures::decided(verdict.meant()), &self.watch);
+        ticket.record.known.verdict = Some(verdict);
     }
 
     /// Its line in the log.

@@ -3,21 +3,25 @@
 //!
 //! Reading and writing are two halves over one socket, so that a peer that does
 //! not read cannot keep the server from hearing it.
+//!
+//! - `writer`  the half that writes, and what waits for it
 
-use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+mod writer;
+
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout_at};
-use tokio_util::codec::{Decoder, Encoder, LengthDelimitedCodec, LengthDelimitedCodecError};
-use tool_protocol::{Code, Refusal, frame, limits};
+use tokio_util::codec::{Decoder, LengthDelimitedCodec, LengthDelimitedCodecError};
+use tool_protocol::{Code, Refusal, limits};
 
+pub(crate) use self::writer::{Queue, Writer};
 use crate::os::descriptors::{self, Received};
 use crate::os::foreign::{Foreign, Spare, close_beside, close_connection};
 use crate::os::readiness;
@@ -64,19 +68,6 @@ pub(crate) struct Patience {
     pub(crate) frame: Duration,
 }
 
-/// The half that writes.
-#[derive(Debug)]
-pub(crate) struct Writer {
-    socket: Arc<UnixStream>,
-    codec: LengthDelimitedCodec,
-    /// What comes before the buffer: long texts where they are, and what is between them.
-    ahead: VecDeque<Bytes>,
-    ahead_bytes: usize,
-    buffer: BytesMut,
-    /// What goes with a byte of all that, and how many come before it.
-    passing: Option<(usize, Vec<OwnedFd>)>,
-}
-
 /// What was received of a connection before somebody reads it.
 #[derive(Debug, Default)]
 pub(crate) struct Come {
@@ -116,10 +107,6 @@ impl Come {
 
 /// How much is read at once.
 const READ: usize = 16 * 1024;
-/// Bytes of a text in one message.
-const PIECE: usize = 32 * 1024;
-/// How many pieces are written at once.
-const SLICES: usize = 64;
 
 /// Room in the buffer that is worth a read.
 const SPARE: usize = 256;
@@ -136,12 +123,6 @@ pub(crate) fn split(
     come: Come,
 ) -> (Reader, Writer) {
     let socket = Arc::new(socket);
-    let codec = || {
-        LengthDelimitedCodec::builder()
-            .length_field_length(limits::PREFIX)
-            .max_frame_length(limits::MAX_FRAME)
-            .new_codec()
-    };
     let reader = Reader {
         socket: Arc::clone(&socket),
         codec: codec(),
@@ -155,15 +136,15 @@ pub(crate) fn split(
         patience,
         deadline: Some(Instant::now() + patience.first),
     };
-    let writer = Writer {
-        socket,
-        codec: codec(),
-        ahead: VecDeque::new(),
-        ahead_bytes: 0,
-        buffer: BytesMut::new(),
-        passing: None,
-    };
-    (reader, writer)
+    (reader, Writer::new(socket))
+}
+
+/// What finds and makes frames.
+fn codec() -> LengthDelimitedCodec {
+    LengthDelimitedCodec::builder()
+        .length_field_length(limits::PREFIX)
+        .max_frame_length(limits::MAX_FRAME)
+        .new_codec()
 }
 
 impl Reader {
@@ -319,108 +300,6 @@ fn too_long(error: io::Error) -> io::Result<Read> {
 
 fn bad(code: Code, message: impl AsRef<str>) -> Refusal {
     Refusal::new(code, message)
-}
-
-impl Writer {
-    /// Adds a JSON payload to what is to be written.
-    pub(crate) fn queue(&mut self, payload: Vec<u8>) -> io::Result<()> {
-        self.codec.encode(Bytes::from(payload), &mut self.buffer)
-    }
-
-    /// Adds a JSON payload whose first byte takes descriptors along.
-    pub(crate) fn queue_with(
-        &mut self,
-        payload: Vec<u8>,
-        descriptors: Vec<OwnedFd>,
-    ) -> io::Result<()> {
-        self.passing = Some((self.pending(), descriptors));
-        self.queue(payload)
-    }
-
-    /// Adds a chunk of output.
-    pub(crate) fn queue_chunk(&mut self, kind: frame::Kind, bytes: &[u8]) {
-        // One byte more than the chunk; a chunk is less than a frame.
-        if let Some(prefix) = frame::prefix(bytes.len() + 1) {
-            self.buffer.reserve(bytes.len() + limits::PREFIX + 1);
-            self.buffer.extend_from_slice(&prefix);
-            self.buffer.extend_from_slice(&[kind.byte()]);
-            self.buffer.extend_from_slice(bytes);
-        }
-    }
-
-    /// Adds chunks of a text, which is not copied: memory that is new costs as much as what is
-    /// read and written of it.
-    pub(crate) fn queue_text(&mut self, kind: frame::Kind, mut text: Bytes) {
-        while !text.is_empty() {
-            let piece = text.split_to(text.len().min(PIECE));
-            let Some(prefix) = frame::prefix(piece.len() + 1) else { return };
-            self.buffer.extend_from_slice(&prefix);
-            self.buffer.extend_from_slice(&[kind.byte()]);
-            let before = self.buffer.split().freeze();
-            self.ahead_bytes += before.len() + piece.len();
-            self.ahead.extend([before, piece]);
-        }
-    }
-
-    /// How much is to be written.
-    pub(crate) fn pending(&self) -> usize {
-        self.ahead_bytes + self.buffer.len()
-    }
-
-    /// Writes some of it. Giving up the future loses nothing.
-    pub(crate) async fn write_some(&mut self) -> io::Result<()> {
-        loop {
-            // Most of the time the socket takes it at once: ask first, wait then.
-            match self.try_write() {
-                Ok(written) => {
-                    self.advance(written);
-                    match &mut self.passing {
-                        Some((0, _)) => self.passing = None,
-                        Some((before, _)) => *before = before.saturating_sub(written),
-                        None => {}
-                    }
-                    if self.buffer.is_empty() && self.buffer.capacity() > READ {
-                        self.buffer = BytesMut::new();
-                    }
-                    return Ok(());
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.socket.writable().await?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn advance(&mut self, mut written: usize) {
-        while let Some(first) = self.ahead.front_mut() {
-            let part = written.min(first.len());
-            first.advance(part);
-            (written, self.ahead_bytes) = (written - part, self.ahead_bytes - part);
-            if !first.is_empty() {
-                return;
-            }
-            self.ahead.pop_front();
-        }
-        self.buffer.advance(written.min(self.buffer.len()));
-    }
-
-    fn try_write(&self) -> io::Result<usize> {
-        let first = self.ahead.front().map_or(&*self.buffer, |first| first);
-        match &self.passing {
-            None if self.ahead.is_empty() => self.socket.try_write(&self.buffer),
-            None => {
-                let all = self.ahead.iter().map(|ahead| &**ahead).chain([&*self.buffer]);
-                let slices: Vec<IoSlice<'_>> = all.take(SLICES).map(IoSlice::new).collect();
-                self.socket.try_write_vectored(&slices)
-            }
-            Some((0, passing)) => self.socket.try_io(Interest::WRITABLE, || {
-                descriptors::send_with(self.socket.as_fd(), first, passing)
-            }),
-            // What comes before goes without it.
-            Some((before, _)) => self.socket.try_write(first.get(..*before).unwrap_or(first)),
-        }
-    }
 }
 
 /// Ends when the peer has closed both directions.

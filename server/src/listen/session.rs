@@ -205,6 +205,8 @@ async fn unfit(socket: &UnixStream, broker: &Broker) -> Option<Refusal> {
 enum Ended {
     Replied(Box<Reply>),
     Observed(Option<Id>, Box<Observation>, Option<OwnedSemaphorePermit>),
+    /// The thread that did it has answered.
+    Answered,
 }
 
 /// What happened next.
@@ -229,6 +231,7 @@ impl Session {
                 Event::Done(Some(Ended::Observed(id, observation, room))) => {
                     self.observed(id.as_ref(), *observation, room)?;
                 }
+                Event::Done(Some(Ended::Answered)) => self.answered()?,
                 Event::Done(Some(Ended::Replied(reply))) => self.finish(Some(*reply))?,
                 Event::Done(None) => self.finish(None)?,
                 Event::Piece(piece) => self.writer.queue(piece)?,
@@ -236,8 +239,7 @@ impl Session {
                 Event::Chunk(None) => self.output = None,
                 Event::Told(Some(event)) => events::queue(&mut self.writer, event)?,
                 Event::Told(None) => self.events = None,
-                Event::Written => self.structured.written(self.writer.pending()),
-                Event::InputTaken => {}
+                Event::Written | Event::InputTaken => {}
                 Event::Read(read) => self.hear(read).await?,
                 Event::HungUp => return Ok(()),
                 Event::Stalled => return Err(io::ErrorKind::TimedOut.into()),
@@ -266,7 +268,13 @@ impl Session {
             && !self.closing
             && self.input.as_ref().is_none_or(Input::has_room)
             && self.writer.pending() < WRITE_AHEAD
-            && self.calls.len() < self.context.limits.calls_per_connection
+            && self.under_way() < self.context.limits.calls_per_connection
+    }
+
+    /// Calls that nobody has answered. A peer that has an answer may know so before the
+    /// session does.
+    fn under_way(&self) -> usize {
+        self.calls.len().saturating_sub(self.writer.waiting().answered())
     }
 
     async fn next(&mut self) -> io::Result<Event> {

@@ -103,7 +103,8 @@ pub(super) fn invocation(
     input: Vec<u8>,
     gone: CancellationToken,
 ) -> Invocation {
-    Invocation { peer: caller.peer, tool, input, only: None, pieces: None, notices: None, gone }
+    let (pieces, notices, tell) = (None, None, None);
+    Invocation { peer: caller.peer, tool, input, only: None, pieces, notices, gone, tell }
 }
 
 /// The same, with what it tells meanwhile.

@@ -67,6 +67,7 @@ impl Way for Direct {
             only: None,
             pieces,
             notices,
+            tell: None,
             gone,
         };
         let stopped = |_ended| "the server is stopping".to_owned();

@@ -43,7 +43,7 @@ impl Session {
                 return Err(refusal);
             }
         };
-        if request.stdio != Stdio::Buffered && !self.calls.is_empty() {
+        if request.stdio != Stdio::Buffered && self.under_way() > 0 {
             let message = "other calls are under way on this connection: open another one";
             return Err(Refusal::new(Code::BadRequest, message));
         }

@@ -1,7 +1,8 @@
 //! Calls with JSON on a connection: several at once, each with its own id.
 //!
 //! Owns: an input that comes in chunks, what calls tell while they are under way, and an
-//! output that does not fit one message. Must not: know a tool.
+//! output that does not fit one message. The answer to a call for files that tells nothing
+//! before is written by the thread that did it (`teller`). Must not: know a tool.
 
 use std::io;
 
@@ -16,8 +17,9 @@ use tool_protocol::request::{Input, ToolCall};
 use tool_protocol::{Code, Failure, Fault, Id, Observation, Refusal, Signal, limits};
 
 use super::{Ended, Session};
-use crate::agent::Invocation;
+use crate::agent::{Invocation, Tell};
 use crate::listen::accept::Shared;
+use crate::listen::connection::Queue;
 
 /// What calls have told and the connection has not taken.
 const TOLD: usize = 16;
@@ -31,8 +33,6 @@ pub(super) struct Structured {
     under_way: Vec<(Option<Id>, CancellationToken)>,
     tell: Option<mpsc::Sender<Vec<u8>>>,
     told: Option<mpsc::Receiver<Vec<u8>>>,
-    /// What answers take that are not written.
-    unwritten: Option<OwnedSemaphorePermit>,
 }
 
 /// An input of which more is to come.
@@ -101,20 +101,6 @@ impl Structured {
         match told {
             Some(told) => told,
             None => std::future::pending().await,
-        }
-    }
-
-    /// That no more than so much is still to be written.
-    pub(super) fn written(&mut self, pending: usize) {
-        if let Some(held) = &mut self.unwritten {
-            drop(held.split(held.num_permits().saturating_sub(pending)));
-        }
-    }
-
-    fn hold(&mut self, room: OwnedSemaphorePermit) {
-        match &mut self.unwritten {
-            Some(held) => held.merge(room),
-            held => *held = Some(room),
         }
     }
 
@@ -209,6 +195,8 @@ impl Session {
             pieces: pieces.then_some(give),
             notices: Some(notice),
             gone: gone.clone(),
+            // Pieces come by the session, and the last message after them.
+            tell: (!pieces).then(|| self.teller(id.clone())),
         };
         let agent = self.context.agent.clone();
         let shared = self.context.shared.clone();
@@ -231,16 +219,40 @@ impl Session {
                 }
             };
             let observing = async {
-                let mut seen = agent.call(asked).await;
+                let mut seen = agent.answer(asked).await?;
                 let room = room_for(&shared, &mut seen);
-                (seen, room)
+                Some((seen, room))
             };
-            let ((observation, room), ()) = tokio::join!(observing, told);
+            let (seen, ()) = tokio::join!(observing, told);
             // Whoever asks for its end from now on means another one.
             gone.cancel();
-            Ended::Observed(id, Box::new(observation), room)
+            match seen {
+                Some((seen, room)) => Ended::Observed(id, Box::new(seen), room),
+                None => Ended::Answered,
+            }
         });
         Ok(())
+    }
+
+    /// What answers on the thread that has done the call.
+    fn teller(&self, id: Option<Id>) -> Tell {
+        let (line, shared) = (self.writer.line(), self.context.shared.clone());
+        Tell::new(move |mut seen| {
+            // Where there is no connection any more nobody waits for it.
+            let Some(line) = line.upgrade() else { return };
+            let room = room_for(&shared, &mut seen);
+            if let Ok(message) = Message::new(id.as_ref(), seen) {
+                line.answer(|queue| message.put(queue, room)).ok();
+            }
+        })
+    }
+
+    /// A call whose thread was to answer it has ended.
+    pub(super) fn answered(&mut self) -> io::Result<()> {
+        if self.writer.waiting().joined() {
+            return Ok(());
+        }
+        Err(io::Error::other("an answer fits no message"))
     }
 
     /// The last message of a call, after all that it told.
@@ -250,10 +262,23 @@ impl Session {
         seen: Observation,
         room: Option<OwnedSemaphorePermit>,
     ) -> io::Result<()> {
-        room.into_iter().for_each(|room| self.structured.hold(room));
         while let Some(Ok(told)) = self.structured.told.as_mut().map(mpsc::Receiver::try_recv) {
             self.writer.queue(told)?;
         }
+        let message = Message::new(id, seen)?;
+        message.put(&mut self.writer.waiting(), room)
+    }
+}
+
+/// The last message of a call, made before anybody waits for its place in the queue.
+struct Message {
+    /// Comes before it, where it does not fit.
+    output: Option<Bytes>,
+    payload: Vec<u8>,
+}
+
+impl Message {
+    fn new(id: Option<&Id>, seen: Observation) -> io::Result<Message> {
         let mut last = Last {
             success: seen.success,
             tool: &seen.tool,
@@ -268,17 +293,22 @@ impl Session {
         if bytes <= limits::MAX_FRAME {
             let payload = serde_json::to_vec(&last).map_err(io::Error::other)?;
             if payload.len() <= limits::MAX_FRAME {
-                return self.writer.queue(payload);
+                return Ok(Message { output: None, payload });
             }
         }
         last.output = None;
         last.output_bytes = seen.output.as_ref().map(|output| output.get().len());
-        let last = serde_json::to_vec(&last).map_err(io::Error::other)?;
-        if let Some(output) = seen.output {
-            let text = Box::<str>::from(output).into_boxed_bytes();
-            self.writer.queue_text(Kind::Stdout, Bytes::from(text));
+        let payload = serde_json::to_vec(&last).map_err(io::Error::other)?;
+        let text = seen.output.map(|output| Box::<str>::from(output).into_boxed_bytes());
+        Ok(Message { output: text.map(Bytes::from), payload })
+    }
+
+    fn put(self, queue: &mut Queue, room: Option<OwnedSemaphorePermit>) -> io::Result<()> {
+        room.into_iter().for_each(|room| queue.hold(room));
+        if let Some(output) = self.output {
+            queue.queue_text(Kind::Stdout, output);
         }
-        self.writer.queue(last)
+        queue.queue(self.payload)
     }
 }
 

@@ -1,0 +1,248 @@
+//! The half of a connection that writes, and what waits for it.
+//!
+//! Owns: the order of messages, whoever gives them: the session, and a thread that has the
+//! answer to a call (`Line`). Each message is queued whole, under one lock, and what the
+//! socket does not take at once stays at the front: two messages never mingle, and what is
+//! begun is ended before anything else. Must not: know what a message says.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::codec::{Encoder, LengthDelimitedCodec};
+use tool_protocol::{frame, limits};
+
+use super::{READ, codec};
+use crate::os::descriptors;
+
+/// Bytes of a text in one message.
+const PIECE: usize = 32 * 1024;
+/// How many pieces are written at once.
+const SLICES: usize = 64;
+
+/// The half that writes.
+#[derive(Debug)]
+pub(crate) struct Writer(Arc<Line>);
+
+/// Where threads put answers, as long as the connection is there.
+#[derive(Debug)]
+pub(crate) struct Line {
+    socket: Arc<UnixStream>,
+    queue: Mutex<Queue>,
+}
+
+/// What is to be written.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    codec: LengthDelimitedCodec,
+    /// What comes before the buffer: long texts where they are, and what is between them.
+    ahead: VecDeque<Bytes>,
+    ahead_bytes: usize,
+    buffer: BytesMut,
+    /// What goes with a byte of all that, and how many come before it.
+    passing: Option<(usize, Vec<OwnedFd>)>,
+    /// What of it takes room that all connections share.
+    room: Option<OwnedSemaphorePermit>,
+    /// Calls that a thread has answered, of which the session does not know yet.
+    answered: usize,
+}
+
+impl Writer {
+    /// Of that socket.
+    pub(super) fn new(socket: Arc<UnixStream>) -> Writer {
+        let queue = Queue {
+            codec: codec(),
+            ahead: VecDeque::new(),
+            ahead_bytes: 0,
+            buffer: BytesMut::new(),
+            passing: None,
+            room: None,
+            answered: 0,
+        };
+        Writer(Arc::new(Line { socket, queue: Mutex::new(queue) }))
+    }
+
+    /// For a thread that will have an answer; it does not keep the connection open.
+    pub(crate) fn line(&self) -> Weak<Line> {
+        Arc::downgrade(&self.0)
+    }
+
+    /// What is to be written.
+    pub(crate) fn waiting(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock()
+    }
+
+    /// Adds a JSON payload to what is to be written.
+    pub(crate) fn queue(&mut self, payload: Vec<u8>) -> io::Result<()> {
+        self.waiting().queue(payload)
+    }
+
+    /// Adds a JSON payload whose first byte takes descriptors along.
+    pub(crate) fn queue_with(
+        &mut self,
+        payload: Vec<u8>,
+        descriptors: Vec<OwnedFd>,
+    ) -> io::Result<()> {
+        let mut waiting = self.waiting();
+        waiting.passing = Some((waiting.pending(), descriptors));
+        waiting.queue(payload)
+    }
+
+    /// Adds a chunk of output.
+    pub(crate) fn queue_chunk(&mut self, kind: frame::Kind, bytes: &[u8]) {
+        self.waiting().queue_chunk(kind, bytes);
+    }
+
+    /// How much is to be written.
+    pub(crate) fn pending(&self) -> usize {
+        self.waiting().pending()
+    }
+
+    /// Writes some of it. Giving up the future loses nothing.
+    pub(crate) async fn write_some(&mut self) -> io::Result<()> {
+        loop {
+            // Most of the time the socket takes it at once: ask first, wait then.
+            let written = self.waiting().write(&self.0.socket);
+            match written {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.0.socket.writable().await?;
+                }
+                written => return written,
+            }
+        }
+    }
+}
+
+impl Line {
+    /// Adds the answer to a call, from the thread that has it, and writes what the socket
+    /// takes at once, unless something waits already. What is left is the session's, which
+    /// hears of the call's end too, and meets what is wrong with the socket.
+    pub(crate) fn answer(&self, put: impl FnOnce(&mut Queue) -> io::Result<()>) -> io::Result<()> {
+        let mut queue = self.lock();
+        let first = queue.pending() == 0;
+        put(&mut queue)?;
+        queue.answered += 1;
+        if first {
+            queue.write(&self.socket).ok();
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    /// Adds a JSON payload.
+    pub(crate) fn queue(&mut self, payload: Vec<u8>) -> io::Result<()> {
+        self.codec.encode(Bytes::from(payload), &mut self.buffer)
+    }
+
+    /// Adds a chunk of output.
+    pub(crate) fn queue_chunk(&mut self, kind: frame::Kind, bytes: &[u8]) {
+        // One byte more than the chunk; a chunk is less than a frame.
+        if let Some(prefix) = frame::prefix(bytes.len() + 1) {
+            self.buffer.reserve(bytes.len() + limits::PREFIX + 1);
+            self.buffer.extend_from_slice(&prefix);
+            self.buffer.extend_from_slice(&[kind.byte()]);
+            self.buffer.extend_from_slice(bytes);
+        }
+    }
+
+    /// Adds chunks of a text, which is not copied: memory that is new costs as much as what is
+    /// read and written of it.
+    pub(crate) fn queue_text(&mut self, kind: frame::Kind, mut text: Bytes) {
+        while !text.is_empty() {
+            let piece = text.split_to(text.len().min(PIECE));
+            let Some(prefix) = frame::prefix(piece.len() + 1) else { return };
+            self.buffer.extend_from_slice(&prefix);
+            self.buffer.extend_from_slice(&[kind.byte()]);
+            let before = self.buffer.split().freeze();
+            self.ahead_bytes += before.len() + piece.len();
+            self.ahead.extend([before, piece]);
+        }
+    }
+
+    /// Keeps that room as long as so much waits here.
+    pub(crate) fn hold(&mut self, room: OwnedSemaphorePermit) {
+        match &mut self.room {
+            Some(held) => held.merge(room),
+            held => *held = Some(room),
+        }
+    }
+
+    /// Calls that were answered here and have not been joined.
+    pub(crate) fn answered(&self) -> usize {
+        self.answered
+    }
+
+    /// One of them is joined; whether there was one.
+    pub(crate) fn joined(&mut self) -> bool {
+        let there = self.answered > 0;
+        self.answered = self.answered.saturating_sub(1);
+        there
+    }
+
+    /// How much there is.
+    fn pending(&self) -> usize {
+        self.ahead_bytes + self.buffer.len()
+    }
+
+    /// Writes some of it, if the socket takes any.
+    fn write(&mut self, socket: &UnixStream) -> io::Result<()> {
+        if self.pending() == 0 {
+            return Ok(());
+        }
+        let written = self.try_write(socket)?;
+        self.advance(written);
+        match &mut self.passing {
+            Some((0, _)) => self.passing = None,
+            Some((before, _)) => *before = before.saturating_sub(written),
+            None => {}
+        }
+        if self.buffer.is_empty() && self.buffer.capacity() > READ {
+            self.buffer = BytesMut::new();
+        }
+        let pending = self.pending();
+        if let Some(held) = &mut self.room {
+            drop(held.split(held.num_permits().saturating_sub(pending)));
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        while let Some(first) = self.ahead.front_mut() {
+            let part = written.min(first.len());
+            first.advance(part);
+            (written, self.ahead_bytes) = (written - part, self.ahead_bytes - part);
+            if !first.is_empty() {
+                return;
+            }
+            self.ahead.pop_front();
+        }
+        self.buffer.advance(written.min(self.buffer.len()));
+    }
+
+    fn try_write(&self, socket: &UnixStream) -> io::Result<usize> {
+        let first = self.ahead.front().map_or(&*self.buffer, |first| first);
+        match &self.passing {
+            None if self.ahead.is_empty() => socket.try_write(&self.buffer),
+            None => {
+                let all = self.ahead.iter().map(|ahead| &**ahead).chain([&*self.buffer]);
+                let slices: Vec<IoSlice<'_>> = all.take(SLICES).map(IoSlice::new).collect();
+                socket.try_write_vectored(&slices)
+            }
+            Some((0, passing)) => socket.try_io(Interest::WRITABLE, || {
+                descriptors::send_with(socket.as_fd(), first, passing)
+            }),
+            // What comes before goes without it.
+            Some((before, _)) => socket.try_write(first.get(..*before).unwrap_or(first)),
+        }
+    }
+}
