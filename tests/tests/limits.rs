@@ -225,6 +225,26 @@ fn a_request_beyond_its_limits_is_refused() {
 }
 
 #[test]
+fn connections_that_were_used_and_are_idle_make_room_for_others() {
+    let server = Server::start(|s| s.config("[limits]\nconnections = 8\n"));
+    let health = json!({"op":"health"});
+    // Twice: also those that made room for none at first.
+    let mut used: Vec<Wire> = (0..8).map(|_| server.connect()).collect();
+    for _ in 0..2 {
+        for wire in &mut used {
+            assert_eq!(wire.call(&health)["ok"], json!(true));
+        }
+        let mut others: Vec<Wire> = (0..8).map(|_| server.connect()).collect();
+        others.iter_mut().for_each(|wire| wire.send_json(&health));
+        for wire in &mut others {
+            assert_eq!(wire.recv_json()["ok"], json!(true));
+        }
+        used = others;
+    }
+    still_works(&server);
+}
+
+#[test]
 fn connections_beyond_the_limit_wait_and_are_served() {
     let server = Server::start(|s| s.config("[limits]\nconnections = 8\n"));
     let before = server.settled();

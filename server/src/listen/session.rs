@@ -15,13 +15,14 @@ mod structured;
 
 use std::io;
 use std::os::fd::AsFd;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tool_protocol::request::More;
@@ -78,6 +79,7 @@ struct Session {
     /// call that it belongs to: one message is the last.
     last_word: Option<Vec<u8>>,
     hang_up: Option<HangUp>,
+    idle: Idle,
     gone: CancellationToken,
     busy: Option<TaskTrackerToken>,
     /// Why it is not heard, to be said when it has said something.
@@ -157,6 +159,7 @@ pub(crate) async fn serve(
         closing: false,
         last_word: None,
         hang_up: None,
+        idle: Idle::default(),
         gone: CancellationToken::new(),
         busy,
         unfit,
@@ -283,6 +286,7 @@ impl Session {
         let has_calls = !self.calls.is_empty();
         let whole = self.partial.is_none() && !self.structured.is_awaited();
         let idle = !has_calls && pending == 0 && self.spoken && whole;
+        self.idle.note(idle);
         tokio::select! {
             biased;
             reply = self.calls.join_next(), if has_calls => {
@@ -302,7 +306,7 @@ impl Session {
             () = sleep(self.context.limits.patience.frame), if pending > 0 && !self.exclusive => {
                 Ok(Event::Stalled)
             }
-            () = crowded(&self.context.shared.crowded), if idle => Ok(Event::Crowded),
+            () = self.idle.crowded(&self.context.shared.crowded), if idle => Ok(Event::Crowded),
         }
     }
 
@@ -379,11 +383,32 @@ async fn hand_on(input: &mut Option<Input>) {
     }
 }
 
-/// Ready when somebody waits for room, and this connection has been idle for so
-/// long that its peer is not about to go on.
-async fn crowded(crowded: &Notify) {
-    sleep(IDLE).await;
-    crowded.notified().await;
+/// Since when a connection is idle. Its timer is set anew when it is over and not for each
+/// call: that would wake the runtime each time, and a short call does not take as long.
+#[derive(Debug, Default)]
+struct Idle {
+    since: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Idle {
+    /// Something has happened; whether it is idle now.
+    fn note(&mut self, idle: bool) {
+        self.since = idle.then(Instant::now);
+    }
+
+    /// Ready when somebody waits for room, and this connection has been idle for so long
+    /// that its peer is not about to go on.
+    async fn crowded(&mut self, crowded: &Notify) {
+        let until = self.since.unwrap_or_else(Instant::now) + IDLE;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        timer.as_mut().await;
+        if timer.deadline() < until {
+            timer.as_mut().reset(until);
+            timer.as_mut().await;
+        }
+        crowded.notified().await;
+    }
 }
 
 /// Never ready where nobody watches.

@@ -185,14 +185,14 @@ impl Session {
         self.structured.under_way.retain(|(_, gone)| !gone.is_cancelled());
         self.structured.under_way.push((id.clone(), gone.clone()));
         let tell = self.structured.tell();
-        let (give, mut given) = mpsc::channel(TOLD);
+        let (give, mut given) = pieces.then(|| mpsc::channel(TOLD)).unzip();
         let (notice, mut notices) = mpsc::channel(TOLD);
         let asked = Invocation {
             peer: self.peer,
             tool,
             input,
             only: self.context.rules.tools.clone(),
-            pieces: pieces.then_some(give),
+            pieces: give,
             notices: Some(notice),
             gone: gone.clone(),
             // Pieces come by the session, and the last message after them.
@@ -205,7 +205,7 @@ impl Session {
             let told = async {
                 loop {
                     let told = tokio::select! {
-                        Some(piece) = given.recv() => Told::Piece(piece),
+                        Some(piece) = next(&mut given) => Told::Piece(piece),
                         Some(line) = notices.recv() => Told::Notice(line),
                         else => return,
                     };
@@ -267,6 +267,14 @@ impl Session {
         }
         let message = Message::new(id, seen)?;
         message.put(&mut self.writer.waiting(), room)
+    }
+}
+
+/// The next of what comes there, if anything does.
+async fn next<T>(from: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
+    match from {
+        Some(from) => from.recv().await,
+        None => None,
     }
 }
 
