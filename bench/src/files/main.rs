@@ -12,10 +12,12 @@
 //!
 //! Owns: the measuring, and the section of RESULTS.md.
 //!
+//! - `floor`  the least that each work is, without a server
 //! - `work`   what is compared, with what inputs
 //! - `peers`  the servers
 //! - `tree`   the files
 
+mod floor;
 mod peers;
 mod tree;
 mod work;
@@ -79,8 +81,11 @@ fn run() -> Outcome<()> {
     if only.is_none() {
         begin(&mut text, modules, quick)?;
     }
-    calls(&mut text, (&mut broker, &mut node), &root, quick, only.as_deref().unwrap_or_default())?;
+    let only = only.as_deref();
+    let theirs =
+        calls(&mut text, (&mut broker, &mut node), &root, quick, only.unwrap_or_default())?;
     drop(node);
+    floors(&mut text, &theirs, &root, quick)?;
     if only.is_none() {
         searches(&mut text, &mut broker, &root, quick)?;
     }
@@ -128,7 +133,8 @@ fn calls(
     root: &Path,
     quick: bool,
     only: &str,
-) -> Outcome<()> {
+) -> Outcome<HashMap<&'static str, (f64, f64)>> {
+    let mut of_node = HashMap::new();
     writeln!(
         text,
         "| work | broker | Node server | Node / broker | broker, calls/s | Node, calls/s | ratio \
@@ -140,9 +146,10 @@ fn calls(
         let whole = if quick { rounds.div_ceil(5) } else { *rounds };
         let some = if *rounds < FEW { *rounds } else { whole.next_multiple_of(2 * AT_ONCE) };
         let (mut our_times, mut their_times) = (Vec::new(), Vec::new());
+        let mut answer = Vec::new();
         for call in 0..some {
-            our_times.push(one(broker, *ours, root, call)?);
-            their_times.push(one(node, *theirs, root, call)?);
+            our_times.push(one(broker, *ours, root, call, &mut answer)?);
+            their_times.push(one(node, *theirs, root, call, &mut answer)?);
         }
         let (our_time, their_time) = (median(&mut our_times), median(&mut their_times));
         let (turns, many) = if *rounds < FEW { (1, AT_ONCE) } else { (5, some) };
@@ -162,8 +169,57 @@ fn calls(
             verdict(their_time / our_time),
             verdict(our_rate / their_rate)
         )?;
+        of_node.insert(*name, (their_time, their_rate));
+    }
+    Ok(of_node)
+}
+
+/// What the same work takes without a server.
+fn floors(
+    text: &mut String,
+    of_node: &HashMap<&str, (f64, f64)>,
+    root: &Path,
+    quick: bool,
+) -> Outcome<()> {
+    writeln!(
+        text,
+        "\nThe system calls of the same work alone, in one process, without a server: what is \
+         {TARGET} times as fast as the Node server has to be above this, with its messages, \
+         hand-overs and checks. The files are on {}. An edit by rename has the new file written \
+         out before it takes the other's place, where ext4 is as it is by default.\n\n\
+         | work | how | one | calls/s, {AT_ONCE} threads | Node server / one | calls/s / Node's |\n\
+         | --- | --- | ---: | ---: | ---: | ---: |",
+        file_system(root)?
+    )?;
+    for floor in floor::ALL {
+        let Some((their_time, their_rate)) = of_node.get(floor.of) else { continue };
+        let (one, rate) = floor.measure(root, if quick { 400 } else { 2000 })?;
+        writeln!(
+            text,
+            "| {} | {} | {} | {rate:.0} | {:.1} | {:.1} |",
+            floor.of,
+            floor.how,
+            shown(one),
+            their_time / one,
+            rate / their_rate
+        )?;
     }
     Ok(())
+}
+
+/// What the files lie on, with its options.
+fn file_system(root: &Path) -> Outcome<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let of = |line: &str| {
+        let (before, behind) = line.split_once(" - ")?;
+        let point = before.split(' ').nth(4)?.to_owned();
+        let mut words = behind.split(' ');
+        let (kind, _, options) = (words.next()?, words.next()?, words.next()?);
+        Some((point, format!("{kind} ({options})")))
+    };
+    let above = mounts.lines().filter_map(of).filter(|(point, _)| root.starts_with(point));
+    let nearest = above.max_by_key(|(point, _)| point.len());
+    Ok(nearest.ok_or("no file system has the files")?.1)
 }
 
 fn verdict(ratio: f64) -> &'static str {
@@ -187,7 +243,7 @@ fn searches(text: &mut String, broker: &mut Broker, root: &Path, quick: bool) ->
         let mut input: Value = serde_json::from_str(input)?;
         input["path"] = json!(root.join("tree"));
         let message = broker.message(1, "search_files", &input)?;
-        let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+        let (mut theirs, mut ours, mut answer) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..=rounds {
             let begun = Instant::now();
             let mut rg = Command::new("rg");
@@ -196,7 +252,7 @@ fn searches(text: &mut String, broker: &mut Broker, root: &Path, quick: bool) ->
                 .current_dir(root.join("tree"));
             rg.stdout(Stdio::null()).status()?;
             let their_time = begun.elapsed().as_secs_f64();
-            let our_time = timed(broker, &message)?;
+            let our_time = timed(broker, &message, &mut answer)?;
             // The first only warms the cache.
             if round > 0 {
                 theirs.push(their_time);
@@ -209,19 +265,26 @@ fn searches(text: &mut String, broker: &mut Broker, root: &Path, quick: bool) ->
     Ok(())
 }
 
-fn one(peer: &mut impl Peer, work: Call, root: &Path, call: usize) -> Outcome<f64> {
+fn one(
+    peer: &mut impl Peer,
+    work: Call,
+    root: &Path,
+    call: usize,
+    answer: &mut Vec<u8>,
+) -> Outcome<f64> {
     let (tool, input) = work(root, call);
     let message = peer.message(1, tool, &input)?;
-    timed(peer, &message)
+    timed(peer, &message, answer)
 }
 
-fn timed(peer: &mut impl Peer, message: &[u8]) -> Outcome<f64> {
-    let mut answer = Vec::new();
+/// The answer goes where the one before was: the client's own new memory is not measured.
+fn timed(peer: &mut impl Peer, message: &[u8], answer: &mut Vec<u8>) -> Outcome<f64> {
+    answer.clear();
     let begun = Instant::now();
     peer.send(message)?;
-    peer.answer(&mut answer)?;
+    peer.answer(answer)?;
     let took = begun.elapsed().as_secs_f64();
-    peer.check(&answer)?;
+    peer.check(answer)?;
     Ok(took)
 }
 
@@ -232,18 +295,21 @@ fn rate(peer: &mut impl Peer, work: Call, root: &Path, calls: usize) -> Outcome<
         peer.message(u64::try_from(call)? + 1, tool, &input)
     };
     let messages = (0..calls).map(message).collect::<Outcome<Vec<_>>>()?;
-    let mut answers = vec![Vec::new(); calls];
-    let begun = Instant::now();
-    for (messages, answers) in messages.chunks(AT_ONCE).zip(answers.chunks_mut(AT_ONCE)) {
+    let mut answers = vec![Vec::new(); AT_ONCE];
+    let mut took = 0.0;
+    for messages in messages.chunks(AT_ONCE) {
+        answers.iter_mut().for_each(Vec::clear);
+        let begun = Instant::now();
         for message in messages {
             peer.send(message)?;
         }
-        for answer in answers {
+        for answer in answers.iter_mut().take(messages.len()) {
             peer.answer(answer)?;
         }
+        took += begun.elapsed().as_secs_f64();
+        let come = answers.iter().take(messages.len());
+        come.into_iter().try_for_each(|answer| peer.check(answer))?;
     }
-    let took = begun.elapsed().as_secs_f64();
-    answers.iter().try_for_each(|answer| peer.check(answer))?;
     Ok(calls as f64 / took)
 }
 

@@ -6,6 +6,9 @@ use std::path::Path;
 
 use crate::{AT_ONCE, Outcome};
 
+/// Bytes of the long file.
+pub const LONG: usize = 64 * 8192 - 8192;
+
 /// The files, where they are not there.
 pub fn prepare(root: &Path) -> Outcome<()> {
     fs::create_dir_all(root.join("small"))?;
