@@ -123,10 +123,10 @@ impl<T: Weighed> Best<T> {
         }
         self.total.fetch_add(1, Ordering::Relaxed);
         kept.size += size;
-        if let Some(same) = kept.results.get(&key) {
-            kept.size -= weight(&key, same);
+        let long = size_of(&key.path);
+        if let Some(same) = kept.results.insert(key, result) {
+            kept.size -= EACH + long + same.size();
         }
-        kept.results.insert(key, result);
         while kept.results.len() > self.most || (kept.size > ROOM && kept.results.len() > 1) {
             let Some((key, last)) = kept.results.pop_last() else { break };
             kept.size -= weight(&key, &last);

@@ -52,22 +52,25 @@ impl JsonSchema for Bytes {
 }
 
 /// What is compared at once of two paths, in bytes.
-const PIECE: usize = 64;
+const PIECE: usize = 8;
 
 /// Paths in the order of their components: what is in a directory comes right after it.
 pub fn order(one: &[u8], other: &[u8]) -> Ordering {
-    // Most of two long paths is the same: by pieces first.
-    let pieces = one.chunks_exact(PIECE).zip(other.chunks_exact(PIECE));
-    let same = PIECE * pieces.take_while(|(a, b)| a == b).count();
-    let rest = |path| <[u8]>::get(path, same..).unwrap_or_default();
-    let differ = rest(one).iter().zip(rest(other)).find(|(a, b)| a != b);
-    match differ {
-        None => one.len().cmp(&other.len()),
-        // No name holds a NUL: a slash is less than all that a name may go on with.
-        Some((a, b)) => {
-            let rank = |byte: u8| if byte == b'/' { 0 } else { byte };
-            rank(*a).cmp(&rank(*b))
+    // No name holds a NUL: a slash is less than all that a name may go on with.
+    let rank = |byte: u8| if byte == b'/' { 0 } else { byte };
+    // Most of two paths is the same: a word at a time first.
+    let ((a, a_end), (b, b_end)) = (one.as_chunks::<PIECE>(), other.as_chunks::<PIECE>());
+    for (a, b) in a.iter().zip(b) {
+        if a != b {
+            return a.map(rank).cmp(&b.map(rank));
         }
+    }
+    let words = a.len().min(b.len());
+    let rest = |path, end| <[u8]>::get(path, PIECE * words..).unwrap_or(end);
+    let mut both = rest(one, a_end).iter().zip(rest(other, b_end));
+    match both.find(|(a, b)| a != b) {
+        None => one.len().cmp(&other.len()),
+        Some((a, b)) => rank(*a).cmp(&rank(*b)),
     }
 }
 
@@ -81,6 +84,13 @@ mod tests {
         paths.sort_by(|a, b| order(a, b));
         let sorted: Vec<&[u8]> = vec![b"a", b"a/b", b"a/b/c", b"a/z", b"a-", b"a.b", b"b"];
         assert_eq!(paths, sorted);
+        // Differing at each place of a word, and beyond.
+        for before in 0..20 {
+            let path = |end: &str| format!("{}{end}", "x".repeat(before)).into_bytes();
+            assert_eq!(order(&path("/z"), &path("-a")), Ordering::Less);
+            assert_eq!(order(&path("/"), &path("/a")), Ordering::Less);
+            assert_eq!(order(&path("b/longer/than/a/word"), &path("a")), Ordering::Greater);
+        }
         let long = |end: &str| format!("{}{end}", "long/".repeat(100)).into_bytes();
         assert_eq!(order(&long("a/b"), &long("a.b")), Ordering::Less);
         assert_eq!(order(&long("a"), &long("a/b")), Ordering::Less);

@@ -16,29 +16,23 @@ fn iso(seconds: i64, nanoseconds: i64) -> String {
     let time = time.filter(|time| (0..=9999).contains(&time.year()));
     let time = time.unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let (date, milliseconds) = (time.date(), nanoseconds.clamp(0, 999_999_999) / 1_000_000);
-    let year = u32::try_from(date.year()).unwrap_or(0);
-    let pairs = [
-        ('-', u32::from(u8::from(date.month()))),
-        ('-', u32::from(date.day())),
-        ('T', u32::from(time.hour())),
-        (':', u32::from(time.minute())),
-        (':', u32::from(time.second())),
-    ];
     // By hand: there is one for each entry of a listing, and formatting takes longer than stat.
-    let mut text = String::with_capacity(24);
-    let mut digits = |before: Option<char>, number: u32, first: u32| {
-        text.extend(before);
-        let mut place = first;
-        while place > 0 {
-            text.extend(char::from_digit(number / place % 10, 10));
-            place /= 10;
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    let mut digits = |places: std::ops::Range<usize>, mut number: u32| {
+        for place in text.get_mut(places).unwrap_or_default().iter_mut().rev() {
+            *place = b'0' + u8::try_from(number % 10).unwrap_or(0);
+            number /= 10;
         }
     };
-    digits(None, year, 1000);
-    pairs.into_iter().for_each(|(before, number)| digits(Some(before), number, 10));
-    digits(Some('.'), u32::try_from(milliseconds).unwrap_or(0), 100);
-    text.push('Z');
-    text
+    digits(0..4, u32::try_from(date.year()).unwrap_or(0));
+    digits(5..7, u32::from(u8::from(date.month())));
+    digits(8..10, u32::from(date.day()));
+    digits(11..13, u32::from(time.hour()));
+    digits(14..16, u32::from(time.minute()));
+    digits(17..19, u32::from(time.second()));
+    digits(20..23, u32::try_from(milliseconds).unwrap_or(0));
+    // Digits and marks.
+    String::from_utf8(text.to_vec()).unwrap_or_default()
 }
 
 #[cfg(test)]
