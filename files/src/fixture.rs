@@ -54,4 +54,9 @@ impl Workspace {
     pub(crate) fn run<O: Operation>(&self, input: O::Input) -> Result<O::Output, FileError> {
         O::find(&self.roots, input)?.run(&Stop::new(None), None)
     }
+
+    /// The same, as JSON.
+    pub(crate) fn json<O: Operation>(&self, input: O::Input) -> Result<String, FileError> {
+        O::find(&self.roots, input)?.json(&Stop::new(None), None)
+    }
 }

@@ -11,7 +11,6 @@
 //! - `root`    names to what is open, beneath the roots
 //! - `read`, `write`, `edit`, `list`, `search`   the operations, one a module
 //! - `template` files made from a template, all or none
-//! - `way`     a name followed one step after the other, where the kernel's answer is not
 //!   enough: absolute symlinks that lead into a root, and what is to be made
 //! - `opened`  regular files, and only these, opened through what is open
 //! - `attributes` what a file has beside its content, and what of it is handed on
@@ -21,6 +20,7 @@
 //! - `ignored` what .gitignore and its like leave out
 //! - `best`    the first results of many threads
 //! - `shown`   names and lines as answers have them
+//! - `escape`, `spare`   long answers: as JSON, and their memory
 //! - `error`   what may go wrong, as the caller is told
 //!
 //! Everything blocks; whoever calls has a thread for it.
@@ -32,6 +32,7 @@ mod attributes;
 mod best;
 pub mod edit;
 pub mod error;
+mod escape;
 #[cfg(test)]
 mod fixture;
 mod hash;
@@ -47,6 +48,7 @@ pub mod root;
 pub mod search;
 mod shape;
 pub mod shown;
+pub mod spare;
 pub mod template;
 pub mod walk;
 mod way;
@@ -60,6 +62,7 @@ use std::time::Instant;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tool_protocol::Fault;
 
 pub use error::FileError;
 pub use root::{Root, Roots};
@@ -94,6 +97,24 @@ pub trait Target {
         stop: &Stop,
         piece: Option<&mut dyn FnMut(serde_json::Value)>,
     ) -> Result<Self::Output, FileError>;
+
+    /// The same, as JSON.
+    fn json(
+        self,
+        stop: &Stop,
+        piece: Option<&mut dyn FnMut(serde_json::Value)>,
+    ) -> Result<String, FileError>
+    where
+        Self: Sized,
+        Self::Output: Serialize,
+    {
+        as_json(&self.run(stop, piece)?)
+    }
+}
+
+fn as_json(output: &impl Serialize) -> Result<String, FileError> {
+    serde_json::to_string(output)
+        .map_err(|error| FileError::said(Fault::ExecutionError, error.to_string()))
 }
 
 /// When to stop: somebody said so, or it takes too long.

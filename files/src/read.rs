@@ -4,6 +4,10 @@
 //! is; what is given of it at once, and how to read on. Text is given as it is, byte for
 //! byte; what is no text is never made to look like it. Must not: write, or wait for
 //! anything that is no file.
+//!
+//! - `whole`  the usual case: all of a text, as JSON while it is read
+
+mod whole;
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -22,7 +26,7 @@ use tool_protocol::Fault;
 use crate::error::{Doing, FileError, shown};
 use crate::hash::Hash;
 use crate::shape::{self, Gather, Piece, Seen, Start};
-use crate::{Operation, Roots, Stop, Target, opened, when};
+use crate::{Operation, Roots, Stop, Target, as_json, opened, when};
 
 /// What is given at once.
 pub const PIECE: usize = 1 << 20;
@@ -207,22 +211,7 @@ impl Target for ReadTarget {
         let after = fstat(&self.file).map_err(|errno| self.system(errno))?;
         let changed = !opened::untouched(&self.stat, &after);
         let size = read.whole.as_ref().map_or_else(|| length_of(&after), |whole| whole.bytes);
-        let mut output = ReadOutput {
-            path: self.path.clone(),
-            content: None,
-            size,
-            mtime: when::modified(&after),
-            encoding: Encoding::Binary,
-            lines: None,
-            start_line: None,
-            end_line: None,
-            truncated: false,
-            next_line: None,
-            next_byte: None,
-            media_type: None,
-            sha256: read.hash.filter(|_| !changed).map(Hash::text),
-            changed,
-        };
+        let mut output = self.told(size, &after, read.hash.take(), changed);
         let head = read.head.as_slice();
         let text = read.whole.as_ref().map_or_else(|| !head.contains(&0), Seen::text);
         if text && !self.ask.base64 {
@@ -235,6 +224,17 @@ impl Target for ReadTarget {
             self.bytes(&read.gather, &mut output)?;
         }
         Ok(output)
+    }
+
+    fn json(
+        mut self,
+        stop: &Stop,
+        piece: Option<&mut dyn FnMut(serde_json::Value)>,
+    ) -> Result<String, FileError> {
+        match self.whole(stop)? {
+            Some(json) => Ok(json),
+            None => as_json(&self.run(stop, piece)?),
+        }
     }
 }
 
@@ -249,6 +249,26 @@ struct Whole {
 }
 
 impl ReadTarget {
+    /// What is said of any file, as of one that is no text.
+    fn told(&self, size: u64, now: &FileStat, hash: Option<Hash>, changed: bool) -> ReadOutput {
+        ReadOutput {
+            path: self.path.clone(),
+            content: None,
+            size,
+            mtime: when::modified(now),
+            encoding: Encoding::Binary,
+            lines: None,
+            start_line: None,
+            end_line: None,
+            truncated: false,
+            next_line: None,
+            next_byte: None,
+            media_type: None,
+            sha256: hash.filter(|_| !changed).map(Hash::text),
+            changed,
+        }
+    }
+
     /// Reads it to its end, where it is not too large; else until there is enough.
     fn read(&mut self, stop: &Stop) -> Result<Whole, FileError> {
         let limit = if self.ask.base64 { BASE64 } else { PIECE };

@@ -37,6 +37,44 @@ fn a_file_is_read_with_what_is_known_of_it() {
 }
 
 #[test]
+fn as_json_an_answer_is_what_serde_makes_of_it() {
+    let workspace = Workspace::new();
+    let binary = [b"text and then ".as_slice(), &[0xff; 40_000]].concat();
+    let cut = "é".repeat(20_000).into_bytes();
+    let contents: [(&str, Vec<u8>); 10] = [
+        ("empty", Vec::new()),
+        ("text", b"a \"b\"\tc\\\r\n\x01\x1f\x7f\n\n".to_vec()),
+        ("no-line-end", "one\ntwo €".into()),
+        ("with \"name\"", "x\n".repeat(30_000).into_bytes()),
+        ("only-escapes", b"\x02".repeat(100_000)),
+        ("most", vec![b'a'; PIECE]),
+        ("more", b"0123456789abcde\n".repeat(PIECE / 16 + 1)),
+        ("nul", b"text\0".to_vec()),
+        ("late", binary),
+        ("cut", cut.get(..cut.len() - 1).unwrap().to_vec()),
+    ];
+    for (name, content) in contents {
+        workspace.put(name, &content);
+        let asked = [
+            input(name),
+            ReadInput { line_numbers: true, ..input(name) },
+            ReadInput { start_line: Some(1), ..input(name) },
+            ReadInput { end_line: Some(2), ..input(name) },
+            ReadInput { start_byte: Some(0), ..input(name) },
+            ReadInput { encoding: Some(ReadAs::Base64), ..input(name) },
+            ReadInput { encoding: Some(ReadAs::Utf8), ..input(name) },
+        ];
+        for asked in asked {
+            let value = |json: String| serde_json::from_str::<serde_json::Value>(&json).unwrap();
+            let ours = workspace.json::<ReadFile>(asked.clone()).map(value);
+            let output = read(&workspace, asked.clone());
+            let output = output.map(|output| serde_json::to_value(output).unwrap());
+            assert_eq!(ours, output, "{asked:?}");
+        }
+    }
+}
+
+#[test]
 fn an_empty_file_is_empty_text() {
     let workspace = Workspace::new();
     workspace.put("empty", "");

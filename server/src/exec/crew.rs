@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use tokio::sync::oneshot;
+use tool_files::spare;
 
 use crate::os::identity::Identity;
 use crate::os::landlock::Domain;
@@ -201,6 +202,9 @@ impl Crew {
             }
             state.free.retain(|other| !Arc::ptr_eq(other, &seat));
             state.threads -= 1;
+            if state.threads == 0 {
+                spare::let_go();
+            }
             return;
         }
     }

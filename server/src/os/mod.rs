@@ -14,6 +14,7 @@ pub(crate) mod foreign;
 pub(crate) mod helper;
 mod hurry;
 pub(crate) mod identity;
+pub(crate) mod json;
 pub(crate) mod landlock;
 pub(crate) mod leader;
 pub(crate) mod limit;

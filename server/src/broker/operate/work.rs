@@ -9,7 +9,8 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tool_files::{FileError, Operation, Roots, Stop, Target};
-use tool_protocol::Fault;
+
+use crate::os::json;
 
 /// How long a call's thread waits, in all, for who takes its results as they come: others
 /// wait for the thread.
@@ -61,9 +62,7 @@ impl<O: Operation> Work for OnFiles<O> {
             }
         });
         let give = give.as_mut().map(|give| give as &mut dyn FnMut(serde_json::Value));
-        let output = target.run(stop, give)?;
-        serde_json::value::to_raw_value(&output)
-            .map_err(|error| FileError::said(Fault::ExecutionError, error.to_string()))
+        target.json(stop, give).map(json::written)
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
+use tool_files::spare;
 use tool_protocol::frame::Kind;
 use tool_protocol::request::{Input, ToolCall};
 use tool_protocol::{Code, Failure, Fault, Id, Observation, Refusal, Signal, limits};
@@ -111,6 +112,21 @@ impl Structured {
             tell
         });
         tell.clone()
+    }
+}
+
+/// A long output, whose memory is used again when it is written.
+struct Lent(Vec<u8>);
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        spare::give(std::mem::take(&mut self.0));
     }
 }
 
@@ -307,8 +323,11 @@ impl Message {
         last.output = None;
         last.output_bytes = seen.output.as_ref().map(|output| output.get().len());
         let payload = serde_json::to_vec(&last).map_err(io::Error::other)?;
-        let text = seen.output.map(|output| Box::<str>::from(output).into_boxed_bytes());
-        Ok(Message { output: text.map(Bytes::from), payload })
+        let output = seen.output.map(|output| {
+            let text = Box::<str>::from(output).into_boxed_bytes();
+            Bytes::from_owner(Lent(text.into_vec()))
+        });
+        Ok(Message { output, payload })
     }
 
     fn put(self, queue: &mut Queue, room: Option<OwnedSemaphorePermit>) -> io::Result<()> {
