@@ -24,6 +24,8 @@ const ACL: &str = "system.posix_acl_access";
 const LABEL: &str = "security.selinux";
 /// The longest list of names, and the longest value: the kernel's bound.
 const LONGEST: usize = 64 << 10;
+/// As long a list of names as most files have at most.
+const FEW: usize = 512;
 
 /// Gives it what the users of the other gave that. The names of what it has not.
 pub(crate) fn keep(
@@ -34,14 +36,9 @@ pub(crate) fn keep(
 ) -> Result<Vec<String>, FileError> {
     // It is open by O_PATH.
     let other = link(other);
-    let mut list = vec![0; LONGEST];
-    let length = match listxattr(other.as_str(), list.as_mut_slice()) {
-        Ok(length) => length,
-        Err(rustix::io::Errno::OPNOTSUPP) => 0,
-        Err(error) => return Err(failed(said, error)),
-    };
+    let list = names(&other).map_err(|error| failed(said, error))?;
     let (mut value, mut not_kept) = (Vec::new(), Vec::new());
-    let names = list.get(..length).unwrap_or_default().split(|byte| *byte == 0);
+    let names = list.split(|byte| *byte == 0);
     for name in names.filter(|name| !name.is_empty() && *name != ACL.as_bytes()) {
         stop.check()?;
         if !name.starts_with(b"user.") {
@@ -74,17 +71,32 @@ pub(crate) fn keep(
     Ok(not_kept)
 }
 
+/// The names of all that it has, each with a NUL behind it. Most files have none.
+fn names(of: &str) -> Result<Vec<u8>, rustix::io::Errno> {
+    let mut few = [0; FEW];
+    match listxattr(of, &mut few[..]) {
+        Ok(length) => return Ok(few.get(..length).unwrap_or_default().to_vec()),
+        Err(rustix::io::Errno::OPNOTSUPP) => return Ok(Vec::new()),
+        Err(rustix::io::Errno::RANGE) => {}
+        Err(error) => return Err(error),
+    }
+    let mut list = vec![0; LONGEST];
+    let length = listxattr(of, list.as_mut_slice())?;
+    list.truncate(length);
+    Ok(list)
+}
+
 fn denied(error: rustix::io::Errno) -> bool {
     matches!(error, rustix::io::Errno::ACCESS | rustix::io::Errno::PERM)
 }
 
 /// Gives it the list of people that the other has; whether both have the same, or none.
 pub(crate) fn same_list(file: &File, other: BorrowedFd<'_>) -> bool {
-    let mut list = vec![0; LIST];
-    match getxattr(link(other).as_str(), ACL, list.as_mut_slice()) {
+    let mut list = [0; LIST];
+    match getxattr(link(other).as_str(), ACL, &mut list[..]) {
         Ok(length) => {
-            list.truncate(length);
-            fsetxattr(file, ACL, &list, XattrFlags::empty()).is_ok()
+            let list = list.get(..length).unwrap_or_default();
+            fsetxattr(file, ACL, list, XattrFlags::empty()).is_ok()
         }
         Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => true,
         Err(_) => false,

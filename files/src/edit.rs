@@ -25,7 +25,7 @@ use crate::put::{self, Like, Over, Temporary, remove};
 use crate::replace::{MOST, Text, Trouble};
 use crate::way::{self, Way};
 use crate::write::{is_zero, other_names, unmatched};
-use crate::{Operation, Roots, Stop, Target, hash, opened, read, shape, when};
+use crate::{Operation, Roots, Stop, Target, after, hash, opened, read, shape, when};
 
 /// The largest file that is edited, before and after.
 pub const LARGEST: u64 = 16 << 20;
@@ -253,7 +253,10 @@ impl Target for EditTarget {
         let held = Held::take(directory, &self.name, self.said(), stop)?;
         let there = held.lock(directory, self.said(), stop)?;
         let there = there.ok_or_else(|| opened::changed(self.said()))?;
-        let (before, stat) = self.content(there.open.as_fd(), stop)?;
+        let (before, stat) = match there.file() {
+            Some(file) => self.content_of(file, stop)?,
+            None => self.content(there.open.as_fd(), stop)?,
+        };
         let text = self.replaced(before.clone(), stop)?;
         let like = Like { stat: &stat, open: there.open.as_fd() };
         let backup = self.input.backup.then(|| self.keep(&before, like, stop)).transpose()?;
@@ -269,6 +272,8 @@ impl Target for EditTarget {
                 }
                 let mut output = self.output(&before, &text, &now, backup);
                 (output.other_names, output.not_kept) = (other_names(&stat), not_kept);
+                there.replaced();
+                after::close(self.open);
                 Ok(output)
             }
             Err(error) => {
@@ -291,13 +296,18 @@ impl EditTarget {
 
     /// All of it, and what is known of it.
     fn content(&self, open: BorrowedFd<'_>, stop: &Stop) -> Result<(Vec<u8>, FileStat), FileError> {
+        let file = opened::reading(open);
+        let file = file.map_err(|errno| FileError::system(Doing::Reading, self.said(), errno))?;
+        self.content_of(&file, stop)
+    }
+
+    fn content_of(&self, file: &File, stop: &Stop) -> Result<(Vec<u8>, FileStat), FileError> {
         let failed = |errno| FileError::system(Doing::Reading, self.said(), errno);
-        let file = opened::reading(open).map_err(failed)?;
-        let stat = fstat(&file).map_err(failed)?;
+        let stat = fstat(file).map_err(failed)?;
         if read::length_of(&stat) > LARGEST {
             return Err(self.too_large());
         }
-        let content = all(&file).map_err(|error| failed(opened::raw(&error)))?;
+        let content = all(file, &stat).map_err(|error| failed(opened::raw(&error)))?;
         stop.check()?;
         if shape::count(content.len()) > LARGEST {
             return Err(self.too_large());
@@ -419,8 +429,10 @@ impl EditTarget {
 }
 
 /// All of it; a byte more than the limit, where there is more.
-fn all(file: &File) -> std::io::Result<Vec<u8>> {
-    let mut content = Vec::new();
+fn all(file: &File, stat: &FileStat) -> std::io::Result<Vec<u8>> {
+    // With room for one more, so that its end is seen without growing.
+    let size = usize::try_from(read::length_of(stat)).unwrap_or(0);
+    let mut content = Vec::with_capacity(size + 32);
     file.take(LARGEST + 1).read_to_end(&mut content)?;
     Ok(content)
 }

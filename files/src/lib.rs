@@ -11,6 +11,7 @@
 //! - `root`    names to what is open, beneath the roots
 //! - `read`, `write`, `edit`, `list`, `search`   the operations, one a module
 //! - `template` files made from a template, all or none
+//! - `way`     a name followed one step after the other, where the kernel's answer is not
 //!   enough: absolute symlinks that lead into a root, and what is to be made
 //! - `opened`  regular files, and only these, opened through what is open
 //! - `attributes` what a file has beside its content, and what of it is handed on
@@ -21,6 +22,7 @@
 //! - `best`    the first results of many threads
 //! - `shown`   names and lines as answers have them
 //! - `escape`, `spare`   long answers: as JSON, and their memory
+//! - `after`   what is done once an answer is on its way
 //! - `error`   what may go wrong, as the caller is told
 //!
 //! Everything blocks; whoever calls has a thread for it.
@@ -28,6 +30,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod after;
 mod attributes;
 mod best;
 pub mod edit;

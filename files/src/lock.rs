@@ -16,9 +16,9 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{FileStat, fstat};
 use tool_protocol::{Code, Fault};
 
-use crate::Stop;
 use crate::error::{Doing, FileError, shown};
-use crate::opened::{look, reading, regular, same};
+use crate::opened::{look, reading, regular, same, stat_of};
+use crate::{Stop, after};
 
 /// How long it is waited for another.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -46,7 +46,22 @@ pub(crate) struct Locked {
     pub(crate) open: OwnedFd,
     pub(crate) stat: FileStat,
     /// None: it cannot be read, or not be locked; then only this process is kept away.
-    _lock: Option<Flock<File>>,
+    lock: Option<Flock<File>>,
+}
+
+impl Locked {
+    /// The same, to be read, where it may be.
+    pub(crate) fn file(&self) -> Option<&File> {
+        self.lock.as_deref()
+    }
+
+    /// Another has its name: nobody is kept away any more, and the rest is done later.
+    pub(crate) fn replaced(self) {
+        if let Some(Ok(file)) = self.lock.map(Flock::unlock) {
+            after::close(file);
+        }
+        after::close(self.open);
+    }
 }
 
 impl Held {
@@ -95,10 +110,8 @@ impl Held {
             };
             let stat = fstat(&open).map_err(failed)?;
             // While it was waited for, the name may have come to mean another file.
-            match find()? {
-                Some((_, now)) if same(&now, &stat) => {
-                    return Ok(Some(Locked { open, stat, _lock: lock }));
-                }
+            match stat_of(directory, &self.key.2).map_err(failed)? {
+                Some(now) if same(&now, &stat) => return Ok(Some(Locked { open, stat, lock })),
                 // Whoever moves it about is not done the sooner for being waited for.
                 _ if tries < AT_ONCE => stop.check()?,
                 _ => self.wait(said, stop)?,

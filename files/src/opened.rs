@@ -5,12 +5,14 @@
 //! to be a regular file is one when it is opened; nothing else is ever opened, so no pipe
 //! is waited for and no device is touched. Must not: take a path.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{AccessFlags, faccessat};
 
 use crate::error::{Doing, FileError, shown};
@@ -37,6 +39,12 @@ pub(crate) fn reading(file: BorrowedFd<'_>) -> Result<File, Errno> {
 
 /// Whether the process may change its content; nothing is opened for it.
 pub(crate) fn may_write(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    let own = AtFlags::AT_EACCESS | AtFlags::AT_EMPTY_PATH;
+    match faccessat(file, "", AccessFlags::W_OK, own) {
+        // Before Linux 5.8.
+        Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOSYS) => {}
+        other => return other,
+    }
     let at = nix::fcntl::AT_FDCWD;
     faccessat(at, link(file).as_str(), AccessFlags::W_OK, AtFlags::AT_EACCESS)
 }
@@ -114,6 +122,15 @@ pub(crate) fn look(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Owne
     }
 }
 
+/// What is known of what a directory has under a name, without following a symlink.
+pub(crate) fn stat_of(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Option<FileStat>, Errno> {
+    match fstatat(directory, OsStr::from_bytes(name), AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// Whether two are the same thing.
 pub(crate) fn same(one: &FileStat, other: &FileStat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
@@ -136,7 +153,7 @@ pub(crate) fn still(
     read: Option<&FileStat>,
     said: &[u8],
 ) -> Result<(), FileError> {
-    let now = || look(directory, name).ok().flatten().and_then(|open| fstat(open).ok());
+    let now = || stat_of(directory, name).ok().flatten();
     let same = read.is_none_or(|read| now().is_some_and(|now| untouched(&now, read)));
     let called = real_below(directory, std::slice::from_ref(name), said)? == real;
     if same && called { Ok(()) } else { Err(changed(said)) }

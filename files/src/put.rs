@@ -20,11 +20,11 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, renameat, renameat2};
 use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, close, fchown, fsync, linkat, unlinkat};
 
-use crate::Stop;
 use crate::attributes::{keep, plain, same_list};
 use crate::error::{Doing, FileError};
 use crate::opened::{changed, link, raw};
 use crate::root::open_beneath;
+use crate::{Stop, after};
 
 /// How much is written between looks at whether to stop.
 const CHUNK: usize = 1 << 20;
@@ -37,6 +37,7 @@ pub(crate) struct Temporary<'a> {
     /// What it is called, where it has a name already.
     name: Option<String>,
     file: File,
+    lasting: bool,
     not_kept: Vec<String>,
 }
 
@@ -73,7 +74,8 @@ impl<'a> Temporary<'a> {
         let mode = Mode::from_bits_truncate(if like.is_some() { 0o600 } else { 0o644 });
         let (name, file) = fresh(directory, mode).map_err(failed)?;
         // From here on it is removed, whatever happens.
-        let mut temporary = Temporary { directory, said, name, file, not_kept: Vec::new() };
+        let mut temporary =
+            Temporary { directory, said, name, file, lasting, not_kept: Vec::new() };
         for chunk in bytes.chunks(CHUNK) {
             stop.check()?;
             let written = temporary.file.write_all(chunk);
@@ -98,7 +100,35 @@ impl<'a> Temporary<'a> {
         let stat = fstat(&self.file).map_err(failed)?;
         self.rename(OsStr::from_bytes(name), over).map_err(failed)?;
         self.name = None;
+        if over == Over::What && !self.lasting {
+            // Without a further descriptor the kernel writes it out when it likes.
+            if let Ok(file) = self.file.try_clone() {
+                after::write_out(file);
+            }
+        }
         Ok(stat)
+    }
+
+    /// Takes the place of what has the name. In two steps, each at once: some file systems
+    /// write a file out before they let it take another's place by rename alone, so that a
+    /// power cut leaves no empty file, and the caller waits for the disk. [`after`] begins
+    /// that when the caller has its answer.
+    fn replace(&self, from: &str, name: &OsStr) -> Result<(), Errno> {
+        let at = self.directory;
+        let exchange = || renameat2(at, from, at, name, RenameFlags::RENAME_EXCHANGE);
+        match exchange() {
+            Ok(()) => {}
+            // Nothing has the name any more, or the file system cannot.
+            Err(Errno::ENOENT | Errno::EINVAL | Errno::ENOSYS) => {
+                return renameat(at, from, at, name);
+            }
+            other => return other,
+        }
+        match unlinkat(at, from, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            // Somebody put a directory there: nothing takes the place of one.
+            Err(errno) => exchange().and(Err(errno)),
+        }
     }
 
     fn rename(&mut self, name: &OsStr, over: Over) -> Result<(), Errno> {
@@ -112,7 +142,9 @@ impl<'a> Temporary<'a> {
         }
         let from = self.name.as_deref().unwrap_or_default();
         match over {
-            Over::What => renameat(at, from, at, name),
+            // It is on disk: nothing is written out before.
+            Over::What if self.lasting => renameat(at, from, at, name),
+            Over::What => self.replace(from, name),
             Over::Nothing => match renameat2(at, from, at, name, RenameFlags::RENAME_NOREPLACE) {
                 // Not every file system can; a link is never put over anything either.
                 Err(Errno::EINVAL | Errno::ENOSYS) => linkat(at, from, at, name, AtFlags::empty())
@@ -237,8 +269,11 @@ pub(crate) fn liken(
     let failed = |errno| FileError::system(Doing::Writing, said, errno);
     plain(file).map_err(failed)?;
     let not_kept = keep(file, like.open, said, stop)?;
-    owned(file, like.stat);
-    let now = fstat(file).map_err(failed)?;
+    let mut now = fstat(file).map_err(failed)?;
+    if (now.st_uid, now.st_gid) != (like.stat.st_uid, like.stat.st_gid) {
+        owned(file, like.stat);
+        now = fstat(file).map_err(failed)?;
+    }
     let exact = now.st_gid == like.stat.st_gid && same_list(file, like.open);
     fchmod(file, Mode::from_bits_truncate(kept_mode(like.stat, exact))).map_err(failed)?;
     Ok(not_kept)
@@ -246,6 +281,11 @@ pub(crate) fn liken(
 
 /// Gives a file that has no name this one, which nothing has.
 fn named(file: &File, directory: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
+    match linkat(file, "", directory, name, AtFlags::AT_EMPTY_PATH) {
+        // Before Linux 6.10 not for everybody.
+        Err(Errno::ENOENT | Errno::EPERM) => {}
+        other => return other,
+    }
     let from = link(file.as_fd());
     linkat(AT_FDCWD, from.as_str(), directory, name, AtFlags::AT_SYMLINK_FOLLOW)
 }
@@ -284,6 +324,8 @@ pub(crate) fn sync(directory: BorrowedFd<'_>) -> Result<(), Errno> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
     use crate::fixture::Workspace;
 
@@ -295,7 +337,8 @@ mod tests {
         let (name, file) = unused(open).unwrap();
         let mut file = File::from(file);
         file.write_all(content).unwrap();
-        Temporary { directory, said: b"f", name: Some(name), file, not_kept: Vec::new() }
+        let (name, said, not_kept) = (Some(name), &b"f"[..], Vec::new());
+        Temporary { directory, said, name, file, lasting: false, not_kept }
     }
 
     #[test]
@@ -311,6 +354,25 @@ mod tests {
         drop(with_a_name(directory.as_fd(), b"never"));
         assert_eq!(workspace.names("."), ["f"]);
         assert_eq!(workspace.get("f"), b"newest");
+    }
+
+    #[test]
+    fn a_temporary_takes_no_directorys_place_and_any_others() {
+        let workspace = Workspace::new();
+        let directory = File::open(workspace.at(".")).unwrap();
+        workspace.put("f", "old");
+        symlink("f", workspace.at("link")).unwrap();
+        std::fs::create_dir(workspace.at("d")).unwrap();
+        std::fs::write(workspace.at("d/inside"), "kept").unwrap();
+        let there = || workspace.names(".");
+        let taken = with_a_name(directory.as_fd(), b"new").take(b"d", Over::What);
+        assert_eq!(taken.unwrap_err().fault(), tool_protocol::Fault::NotAFile);
+        assert_eq!((workspace.get("d/inside"), there().len()), (b"kept".to_vec(), 3));
+        with_a_name(directory.as_fd(), b"new").take(b"link", Over::What).unwrap();
+        assert_eq!((workspace.get("link"), workspace.get("f")), (b"new".into(), b"old".into()));
+        // Somebody took what was to be replaced away.
+        with_a_name(directory.as_fd(), b"new").take(b"gone", Over::What).unwrap();
+        assert_eq!(there(), ["d", "f", "gone", "link"]);
     }
 
     #[test]

@@ -57,11 +57,34 @@ pub(crate) fn tells_more(errno: Errno) -> bool {
 
 /// Follows it; a symlink as its last part too, where `last`.
 pub(crate) fn follow(place: &Place<'_>, doing: Doing, last: bool) -> Result<Way, FileError> {
+    if let Some(way) = straight(place) {
+        return Ok(way);
+    }
     let here = reopened(place.root).map_err(|errno| place.failed(doing, errno))?;
     let mut steps =
         Steps { place, doing, root: place.root, names: Vec::new(), here, left: vec![], links: 0 };
     steps.before(&place.rest);
     steps.run(last)
+}
+
+/// What most names are: no symlink in them, and something there that is no directory. None:
+/// the steps tell.
+fn straight(place: &Place<'_>) -> Option<Way> {
+    let at = place.rest.iter().rposition(|byte| *byte == b'/');
+    let (parent, name) = match at {
+        Some(at) => (place.rest.get(..at)?, place.rest.get(at + 1..)?),
+        None => (&b"."[..], place.rest.as_slice()),
+    };
+    if matches!(name, b"" | b"." | b"..") {
+        return None;
+    }
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
+    let directory = open_straight(place.root.as_fd(), parent, flags).ok()?;
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW;
+    let open = open_beneath(directory.as_fd(), name, flags, Mode::empty()).ok()?;
+    let kind = SFlag::from_bits_truncate(fstat(&open).ok()?.st_mode) & SFlag::S_IFMT;
+    let there = kind != SFlag::S_IFDIR && kind != SFlag::S_IFLNK;
+    there.then(|| Way::There { directory, name: name.to_vec(), open })
 }
 
 struct Steps<'a> {

@@ -195,7 +195,11 @@ impl Target for WriteTarget {
             created: there.is_none(),
             sha256: hash::of(&self.content),
             mtime: when::modified(&stat),
-            other_names: like.map_or(0, |like| other_names(like.stat)),
+            other_names: there.map_or(0, |there| {
+                let names = other_names(&there.stat);
+                there.replaced();
+                names
+            }),
             not_kept,
             path: self.path,
         })

@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use tokio::sync::oneshot;
-use tool_files::spare;
+use tool_files::{after, spare};
 
+use crate::os::descriptors::write_out;
 use crate::os::identity::Identity;
 use crate::os::landlock::Domain;
 use crate::os::thread::confine;
@@ -187,6 +188,8 @@ impl Crew {
                 drop(state);
                 next.into_iter().for_each(|next| next.thread.unpark());
                 work(fit);
+                // Who asked has the answer: now what nobody waits for.
+                after::left().written.iter().for_each(write_out);
                 state = self.lock();
                 state.ended(whose);
             }

@@ -270,3 +270,10 @@ pub(crate) fn peer_process(socket: BorrowedFd<'_>) -> Result<PeerProcess, Errno>
 pub(crate) fn give_up_after(socket: &impl AsFd, millis: u32) -> nix::Result<()> {
     setsockopt(socket, sockopt::TcpUserTimeout, &millis)
 }
+
+/// Begins to write what a file holds to the disk, and waits for nothing. Where that cannot be
+/// begun the kernel does it when it likes.
+pub(crate) fn write_out(file: &OwnedFd) {
+    // SAFETY: takes plain numbers, and the descriptor is open.
+    unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+}
