@@ -51,17 +51,17 @@ pub const ALL: &[Floor] = &[
     Floor {
         of: "edit a line of 1 KiB",
         how: "open, fstat, read; O_CREAT and O_EXCL, write, rename; close",
-        run: |place| replace(place, &create, &over),
+        run: |place| replace(place, create, over),
     },
     Floor {
         of: "edit a line of 1 KiB",
         how: "the same with O_TMPFILE and linkat",
-        run: |place| replace(place, &unnamed, &over),
+        run: |place| replace(place, unnamed, over),
     },
     Floor {
         of: "edit a line of 1 KiB",
         how: "O_TMPFILE, linkat, RENAME_EXCHANGE, unlink; not written out",
-        run: |place| replace(place, &unnamed, &exchange),
+        run: |place| replace(place, unnamed, exchange),
     },
     Floor { of: "list 100 files with sizes", how: "open, getdents, 100 statx, close", run: list },
 ];
@@ -134,12 +134,11 @@ fn take(buffer: &mut [u8], path: &str) -> Outcome<usize> {
     Ok(file.read(buffer)?)
 }
 
+/// Makes a file of that name with that content, in a directory.
+type New = fn(&str, &str, &[u8]) -> Outcome<OwnedFd>;
+
 /// Another file takes the name of one.
-fn replace(
-    place: &mut Place,
-    new: &dyn Fn(&str, &str, &[u8]) -> Outcome<OwnedFd>,
-    take_over: &dyn Fn(&str, &str) -> Outcome<()>,
-) -> Outcome<()> {
+fn replace(place: &mut Place, new: New, take_over: fn(&str, &str) -> Outcome<()>) -> Outcome<()> {
     let path = at(&place.root, &format!("small/ours{}.txt", place.number));
     let aside = at(&place.root, &format!("small/.floor{}", place.number));
     let length = take(&mut place.buffer, &path)?;
