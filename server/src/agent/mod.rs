@@ -177,7 +177,8 @@ impl Agent {
             Prepared::Program(program) => {
                 drop(said);
                 let known = tool.any.then_some(tool);
-                run::run(&self.broker, known, name, program, asked).await
+                // Long beside the others, whose calls would all take as much room.
+                Box::pin(run::run(&self.broker, known, name, program, asked)).await
             }
         };
         Some(seen)
