@@ -2,6 +2,9 @@
 //!
 //! Owns: a root, and beside it what must not be reached. Must not: be in what ships.
 
+#[path = "../tests/common/skipped.rs"]
+pub(crate) mod skipped;
+
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;

@@ -1,12 +1,15 @@
 //! What the operations need of a thread: nothing but the roots, and no more rights than
 //! the owner of the workspace has.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "here a panic is how a test fails")]
+#![allow(clippy::unwrap_used, reason = "here a panic is how a test fails")]
+
+mod common;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
+use common::skipped::skipped;
 use landlock::{
     ABI, Access, AccessFs, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetStatus,
@@ -64,8 +67,8 @@ fn a_thread_that_is_confined_to_the_root_can_do_all_of_it() {
         let rule = PathBeneath::new(PathFd::new(&root).unwrap(), access);
         let status = ruleset.add_rule(rule).unwrap().restrict_self().unwrap();
         if status.ruleset == RulesetStatus::NotEnforced {
-            eprintln!("SKIPPED: no Landlock here");
-            return;
+            let test = "a_thread_that_is_confined_to_the_root_can_do_all_of_it";
+            return skipped(test, "no Landlock here");
         }
         assert!(fs::read("/proc/version").is_err());
         all(&roots, &root);
@@ -76,8 +79,8 @@ fn a_thread_that_is_confined_to_the_root_can_do_all_of_it() {
 #[test]
 fn a_thread_has_the_rights_of_the_user_that_it_is_for() {
     if !geteuid().is_root() {
-        eprintln!("SKIPPED: only root is another user");
-        return;
+        let test = "a_thread_has_the_rights_of_the_user_that_it_is_for";
+        return skipped(test, "only root is another user");
     }
     let root = tempfile::tempdir().unwrap();
     let at = |name: &str| root.path().join(name);

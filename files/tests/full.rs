@@ -5,7 +5,6 @@
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    clippy::print_stderr,
     clippy::disallowed_methods,
     reason = "here a panic is how a test fails, and what is skipped is told"
 )]
@@ -17,6 +16,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use common::skipped::skipped;
 use common::{call, memory, roots};
 use nix::mount::{MsFlags, mount};
 use nix::sys::resource::{Resource, setrlimit};
@@ -57,7 +57,7 @@ const OWN: [&str; 6] =
 fn with_mounts(test: &str) {
     let able = Command::new(OWN[0]).args(&OWN[1..]).arg("true").output();
     if !able.as_ref().is_ok_and(|able| able.status.success()) {
-        eprintln!("SKIPPED: no namespaces of its own: {able:?}");
+        skipped(test, &format!("no namespaces of its own: {able:?}"));
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ fn on_a_read_only_disk_it_is_said() {
 fn with_faults(test: &str, faults: &[&str]) -> Option<TempDir> {
     if !Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|s| s.success())
     {
-        eprintln!("SKIPPED: strace cannot be used here");
+        skipped(test, "strace cannot be used here");
         return None;
     }
     let directory = tempfile::tempdir().unwrap();

@@ -2,7 +2,6 @@
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    clippy::print_stderr,
     reason = "here a panic is how a test fails, and what is skipped is told"
 )]
 
@@ -11,6 +10,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
+use common::skipped::skipped;
 use common::{call, memory, roots};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use rustix::io::Errno;
@@ -47,6 +47,7 @@ fn replaced(roots: &Roots) -> Vec<Value> {
 
 #[test]
 fn what_its_users_gave_a_file_is_kept_and_the_rest_is_told() {
+    let test = "what_its_users_gave_a_file_is_kept_and_the_rest_is_told";
     let (directory, roots) = workspace();
     let path = directory.path().join("f");
     fs::write(&path, "old").unwrap();
@@ -56,8 +57,7 @@ fn what_its_users_gave_a_file_is_kept_and_the_rest_is_told() {
     {
         match setxattr(&path, name, value, XattrFlags::empty()) {
             Err(Errno::OPNOTSUPP) => {
-                eprintln!("SKIPPED: no attributes here");
-                return;
+                return skipped(test, "no attributes here");
             }
             other => other.unwrap(),
         }
@@ -73,8 +73,7 @@ fn what_its_users_gave_a_file_is_kept_and_the_rest_is_told() {
     let capability = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     for number in 0..3 {
         if setxattr(&path, "security.capability", &capability, XattrFlags::empty()).is_err() {
-            eprintln!("SKIPPED: no capability can be given to a file here");
-            return;
+            return skipped(test, "no capability can be given to a file here");
         }
         let answer = match number {
             0 => call::<WriteFile>(&roots, json!({"path": "f", "content": "a"})),
@@ -108,8 +107,8 @@ fn who_may_read_a_file_is_kept_with_its_list_of_people() {
         list.extend(id.to_le_bytes());
     }
     if setxattr(&path, ACL, &list, XattrFlags::empty()).is_err() {
-        eprintln!("SKIPPED: no lists of people here");
-        return;
+        let test = "who_may_read_a_file_is_kept_with_its_list_of_people";
+        return skipped(test, "no lists of people here");
     }
     for answer in replaced(&roots) {
         assert_eq!(get(&path, ACL).as_ref(), Ok(&list), "{answer}");

@@ -3,15 +3,17 @@
 
 #![allow(
     clippy::unwrap_used,
-    clippy::print_stderr,
     clippy::disallowed_methods,
     reason = "here a panic is how a test fails, and another program is part of it"
 )]
+
+mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use common::skipped::skipped;
 use tool_files::edit::{EditFile, EditInput};
 use tool_files::read::{ReadFile, ReadInput};
 use tool_files::{Operation, Root, Roots, Stop, Target};
@@ -50,8 +52,10 @@ fn a_file_that_is_leased_to_another_is_not_waited_for() {
     BufReader::new(holder.stdout.take().unwrap()).read_line(&mut said).unwrap();
     if said != "held\n" {
         holder.wait().unwrap();
-        eprintln!("SKIPPED: no lease to be had here");
-        return;
+        return skipped(
+            "a_file_that_is_leased_to_another_is_not_waited_for",
+            "no lease to be had here",
+        );
     }
     // Had they waited, the kernel would have broken the lease, and both would succeed.
     assert_eq!(edit().unwrap_err().fault(), Fault::WriteError);

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use common::skipped::skipped;
 use common::{memory, run};
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -219,14 +220,13 @@ fn no_look_up_escapes_while_mounts_come_and_go() {
     if std::env::var_os(OWN_MOUNTS).is_some() {
         return mounts();
     }
+    let name = "no_look_up_escapes_while_mounts_come_and_go";
     let own = ["--user", "--map-root-user", "--mount", "--propagation", "private"];
     let able = Command::new("unshare").args(own).arg("true").output();
     if !able.as_ref().is_ok_and(|able| able.status.success()) {
-        eprintln!("SKIPPED: no namespaces of its own: {able:?}");
-        return;
+        return skipped(name, &format!("no namespaces of its own: {able:?}"));
     }
     let this = std::env::current_exe().unwrap();
-    let name = "no_look_up_escapes_while_mounts_come_and_go";
     let mut command = Command::new("unshare");
     command.args(own).arg(this).args(["--exact", name, "--nocapture"]).env(OWN_MOUNTS, "1");
     let output = command.output().unwrap();

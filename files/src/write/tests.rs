@@ -8,6 +8,7 @@ use nix::unistd::mkfifo;
 
 use super::*;
 use crate::fixture::Workspace;
+use crate::fixture::skipped::skipped;
 
 fn input(path: &str, content: &str) -> WriteInput {
     WriteInput { path: path.into(), content: content.into(), ..WriteInput::default() }
@@ -233,7 +234,7 @@ fn a_file_that_may_not_be_written_is_not_replaced() {
         assert_eq!((error.fault(), workspace.get("f").len()), (Fault::PermissionDenied, 3));
         return;
     }
-    eprintln!("SKIPPED: root may write every file");
+    skipped("a_file_that_may_not_be_written_is_not_replaced", "root may write every file");
 }
 
 /// A list as the kernel has it: tags, rights, ids.

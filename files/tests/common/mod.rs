@@ -7,6 +7,8 @@
     reason = "tests; not each uses all that they share"
 )]
 
+pub(crate) mod skipped;
+
 use std::path::Path;
 
 use serde_json::{Value, json};
