@@ -230,9 +230,8 @@ fn searches(text: &mut String, broker: &mut Broker, root: &Path, quick: bool) ->
     writeln!(
         text,
         "\nThe target was {TARGET} times as fast as the Node server in each row. Most of a short \
-         call are its three hand-overs, from the client to the server, to a thread that reaches \
-         the workspace alone, and to the client; most of a long one are its SHA-256 and JSON. The \
-         broker's search leaves out what .gitignore does, the Node server's does not.\n\n\
+         call are its two hand-overs, from the client to a thread that reaches the workspace alone \
+         and back; most of a long one are its SHA-256 and JSON. The broker's search leaves out what .gitignore does, the Node server's does not.\n\n\
          Searches of the tree of 100,000 files, beside {} as a process of its own (its start \
          is a part of its time, as a connection that is there is of the broker's); the target \
          was a ratio of 1.3:\n\n| search | rg | broker | broker / rg |\n| --- | ---: | ---: | ---: |",

@@ -252,6 +252,11 @@ impl Agent {
         Some((self.broker.registry.find(name)?, Kind::Tool))
     }
 
+    /// Whether it is one of the broker's own tools for files, by its own name.
+    pub(crate) fn is_for_files(&self, name: &str) -> bool {
+        catalogue::own().any(|entry| entry.name == name && matches!(entry.kind, Kind::Files(_)))
+    }
+
     /// One of the broker's own tools, where it is served.
     fn own(&self, name: &str) -> Option<Arc<Tool>> {
         let registry = &self.broker.registry;

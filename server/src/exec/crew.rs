@@ -11,7 +11,9 @@
 //!
 //! Must not: know what the work is, or do any unconfined.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
@@ -21,13 +23,16 @@ use nix::errno::Errno;
 use tokio::sync::oneshot;
 use tool_files::{after, spare};
 
-use crate::os::descriptors::write_out;
+use crate::os::descriptors::{readable_within, write_out};
 use crate::os::identity::Identity;
 use crate::os::landlock::Domain;
 use crate::os::thread::confine;
 
 /// How long a thread without work stays.
 const IDLE: Duration = Duration::from_secs(10);
+/// How long it waits where its last work came from. A caller that takes longer to go on than
+/// this does not notice the thread that is woken more.
+const LINGER: Duration = Duration::from_millis(2);
 
 /// Why work was not done.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
@@ -44,6 +49,76 @@ pub(crate) enum CrewError {
 pub(crate) type Whose = (usize, u32, u32);
 
 type Work = Box<dyn FnOnce(Result<(), CrewError>) + Send>;
+
+/// Where more work would come from, and what does it.
+pub(crate) trait Stay: Send {
+    /// Whose it is.
+    fn whose(&self) -> Whose;
+    /// Whether there is more already.
+    fn is_there(&self) -> bool;
+    /// What is readable when there is.
+    fn source(&self) -> BorrowedFd<'_>;
+    /// One piece of it; whether to wait there again.
+    fn go(self: Box<Self>, fit: Result<(), CrewError>) -> Option<Box<dyn Stay>>;
+    /// Nothing has come, or others wait.
+    fn leave(self: Box<Self>);
+}
+
+/// What the work that a thread does says to the thread.
+#[derive(Default)]
+struct Here {
+    began: Option<Instant>,
+    stay: Option<Box<dyn Stay>>,
+    /// The next piece of work that is given from here is done here.
+    catches: bool,
+    caught: Option<Work>,
+}
+
+thread_local! {
+    static HERE: RefCell<Here> = RefCell::default();
+}
+
+/// To be waited at when the work that this thread does is done.
+pub(crate) fn stay(there: Box<dyn Stay>) {
+    HERE.with_borrow_mut(|here| here.stay = Some(there));
+}
+
+/// How long this thread has been at its work.
+pub(crate) fn since() -> Duration {
+    HERE.with_borrow(|here| here.began.map_or(Duration::MAX, |began| began.elapsed()))
+}
+
+/// Work that was given to a crew by one of its threads, for itself.
+pub(crate) struct Caught(Work);
+
+impl Caught {
+    /// Does it.
+    pub(crate) fn go(self, fit: Result<(), CrewError>) {
+        (self.0)(fit);
+    }
+}
+
+/// Does that, and catches the first piece of work that it gives to this thread's crew.
+pub(crate) fn catch<T>(giving: impl FnOnce() -> T) -> (T, Option<Caught>) {
+    HERE.with_borrow_mut(|here| here.catches = true);
+    let done = giving();
+    let caught = HERE.with_borrow_mut(|here| {
+        here.catches = false;
+        here.caught.take()
+    });
+    (done, caught.map(Caught))
+}
+
+/// The work back, where nobody catches it.
+fn caught(work: Work) -> Option<Work> {
+    HERE.with_borrow_mut(|here| {
+        if !std::mem::take(&mut here.catches) {
+            return Some(work);
+        }
+        here.caught = Some(work);
+        None
+    })
+}
 
 /// The threads.
 #[derive(Debug)]
@@ -66,6 +141,8 @@ struct State {
     free: Vec<Arc<Seat>>,
     /// Somebody was called, or is being started, and has not come.
     on_the_way: bool,
+    /// Who waits where their last work came from.
+    stay: usize,
 }
 
 /// Where a thread without work waits.
@@ -93,8 +170,19 @@ impl State {
 
     fn next(&mut self, of_one: usize) -> Option<(Whose, Work)> {
         let (whose, work) = self.work.remove(self.ready(of_one)?)?;
-        *self.done_for.entry(whose).or_default() += 1;
+        self.begun(whose);
         Some((whose, work))
+    }
+
+    fn begun(&mut self, whose: Whose) {
+        *self.done_for.entry(whose).or_default() += 1;
+    }
+
+    /// Whether work of theirs may be done that came to one who stays: nobody waits for whom no
+    /// other comes, and they have less than one may have.
+    fn may_go_on(&self, whose: Whose, of_one: usize) -> bool {
+        (self.on_the_way || self.ready(of_one).is_none())
+            && self.done_for.get(&whose).is_none_or(|threads| *threads < of_one)
     }
 
     fn ended(&mut self, whose: Whose) {
@@ -127,7 +215,9 @@ impl Crew {
         let work: Work = Box::new(move |fit| {
             drop(done.send(fit.map(|()| work())));
         });
-        self.give(whose, work)?;
+        if let Some(work) = caught(work) {
+            self.give(whose, work)?;
+        }
         // Each piece of work is called, or the process is gone.
         hear.await.unwrap_or(Err(CrewError::Thread(Errno::EAGAIN)))
     }
@@ -187,11 +277,13 @@ impl Crew {
                 let next = self.call(&mut state).ok().flatten();
                 drop(state);
                 next.into_iter().for_each(|next| next.thread.unpark());
-                work(fit);
-                // Who asked has the answer: now what nobody waits for.
-                after::left().written.iter().for_each(write_out);
+                let stay = at_work(|| {
+                    work(fit);
+                    None
+                });
                 state = self.lock();
                 state.ended(whose);
+                state = self.linger(state, stay, fit);
             }
             seat.called.store(false, Ordering::Relaxed);
             state.free.push(Arc::clone(&seat));
@@ -212,9 +304,50 @@ impl Crew {
         }
     }
 
+    /// Waits where more work would come from, and does what comes, as long as it comes soon and
+    /// nobody else is kept waiting.
+    fn linger<'a>(
+        self: &'a Arc<Crew>,
+        mut state: MutexGuard<'a, State>,
+        mut stay: Option<Box<dyn Stay>>,
+        fit: Result<(), CrewError>,
+    ) -> MutexGuard<'a, State> {
+        while let Some(there) = stay.take() {
+            let whose = there.whose();
+            let mut more = there.is_there();
+            if !more && state.stay < self.most / 2 && state.may_go_on(whose, self.of_one) {
+                state.stay += 1;
+                drop(state);
+                more = readable_within(there.source(), LINGER);
+                state = self.lock();
+                state.stay -= 1;
+            }
+            if !more || !state.may_go_on(whose, self.of_one) {
+                drop(state);
+                there.leave();
+                return self.lock();
+            }
+            state.begun(whose);
+            drop(state);
+            stay = at_work(|| there.go(fit));
+            state = self.lock();
+            state.ended(whose);
+        }
+        state
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Does a piece of work, and afterwards what nobody waits for: who asked has the answer.
+fn at_work(work: impl FnOnce() -> Option<Box<dyn Stay>>) -> Option<Box<dyn Stay>> {
+    HERE.with_borrow_mut(|here| here.began = Some(Instant::now()));
+    let stay = work();
+    let said = HERE.with_borrow_mut(|here| here.stay.take());
+    after::left().written.iter().for_each(write_out);
+    stay.or(said)
 }
 
 impl Seat {

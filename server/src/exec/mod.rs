@@ -37,7 +37,7 @@ mod bell;
 mod census;
 mod confinement;
 mod connector;
-mod crew;
+pub(crate) mod crew;
 pub(crate) mod ground;
 mod hear;
 mod hunt;

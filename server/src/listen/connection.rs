@@ -10,6 +10,7 @@ mod writer;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream as Socket;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::codec::{Decoder, LengthDelimitedCodec, LengthDelimitedCodecError};
 use tool_protocol::{Code, Refusal, limits};
 
-pub(crate) use self::writer::{Queue, Writer};
+pub(crate) use self::writer::{Line, Queue, Writer};
 use crate::os::descriptors::{self, Received};
 use crate::os::foreign::{Foreign, Spare, close_beside, close_connection};
 use crate::os::readiness;
@@ -37,10 +38,15 @@ pub(crate) enum Read {
     Bad(Refusal),
 }
 
+/// The runtime's eye on a socket; there is one for both halves.
+type Watch = Arc<AsyncFd<Arc<Socket>>>;
+
 /// The half that reads.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    socket: Arc<UnixStream>,
+    socket: Arc<Socket>,
+    /// None while it is lent: whatever came would wake the runtime, which does not want it.
+    watch: Option<Watch>,
     codec: LengthDelimitedCodec,
     buffer: BytesMut,
     /// What came with bytes that are not a whole message yet, each with how far
@@ -121,10 +127,20 @@ pub(crate) fn split(
     patience: Patience,
     spare: Spare,
     come: Come,
-) -> (Reader, Writer) {
-    let socket = Arc::new(socket);
+) -> io::Result<(Reader, Writer)> {
+    let socket = Arc::new(socket.into_std()?);
+    let mut writer = Writer::new(Arc::clone(&socket));
+    let watch = match writer.watch() {
+        Ok(watch) => Some(watch),
+        Err(error) => {
+            drop(writer);
+            close_last(socket);
+            return Err(error);
+        }
+    };
     let reader = Reader {
-        socket: Arc::clone(&socket),
+        socket,
+        watch,
         codec: codec(),
         received: come.bytes.len() as u64,
         parked: come.descriptors.into_iter().map(|one| (come.bytes.len() as u64, one)).collect(),
@@ -136,7 +152,7 @@ pub(crate) fn split(
         patience,
         deadline: Some(Instant::now() + patience.first),
     };
-    (reader, Writer::new(socket))
+    Ok((reader, writer))
 }
 
 /// What finds and makes frames.
@@ -151,29 +167,8 @@ impl Reader {
     /// The next payload. Giving up the future loses nothing.
     pub(crate) async fn next(&mut self) -> io::Result<Read> {
         loop {
-            match self.codec.decode(&mut self.buffer) {
-                Ok(Some(payload)) if payload.is_empty() => {
-                    return Ok(Read::Bad(bad(Code::BadFrame, "a frame is empty")));
-                }
-                Ok(Some(payload)) => {
-                    self.deadline = None;
-                    self.parsed += (limits::PREFIX + payload.len()) as u64;
-                    self.descriptors.clear();
-                    let parsed = self.parsed;
-                    let with_it = self.parked.extract_if(.., |(at, _)| *at <= parsed);
-                    self.descriptors.extend(with_it.map(|(_, descriptor)| descriptor));
-                    // A buffer of its own for what comes next: an idle connection
-                    // holds no memory, and one that goes on growing behind the
-                    // payloads that were split off would double again and again.
-                    let rest = std::mem::take(&mut self.buffer);
-                    if !rest.is_empty() {
-                        self.buffer = BytesMut::from(rest.as_ref());
-                        self.hurry();
-                    }
-                    return Ok(Read::Payload(payload.freeze()));
-                }
-                Ok(None) => {}
-                Err(error) => return too_long(error),
+            if let Some(read) = self.parse()? {
+                return Ok(read);
             }
             let received = match self.deadline {
                 None => self.receive().await?,
@@ -192,6 +187,86 @@ impl Reader {
             }
             self.hurry();
         }
+    }
+
+    /// The next payload, where all of it is there; asks the socket once, and not the runtime.
+    pub(crate) fn now(&mut self) -> io::Result<Option<Read>> {
+        if let Some(read) = self.parse()? {
+            return Ok(Some(read));
+        }
+        match self.take_in() {
+            Ok(0) => Ok(Some(Read::End)),
+            Ok(_) => {
+                self.hurry();
+                self.parse()
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is in the buffer, where that is a whole message.
+    fn parse(&mut self) -> io::Result<Option<Read>> {
+        let payload = match self.codec.decode(&mut self.buffer) {
+            Ok(None) => return Ok(None),
+            Ok(Some(payload)) => payload,
+            Err(error) => return too_long(error).map(Some),
+        };
+        if payload.is_empty() {
+            return Ok(Some(Read::Bad(bad(Code::BadFrame, "a frame is empty"))));
+        }
+        self.deadline = None;
+        self.parsed += (limits::PREFIX + payload.len()) as u64;
+        self.descriptors.clear();
+        let parsed = self.parsed;
+        let with_it = self.parked.extract_if(.., |(at, _)| *at <= parsed);
+        self.descriptors.extend(with_it.map(|(_, descriptor)| descriptor));
+        // A buffer of its own for what comes next: an idle connection
+        // holds no memory, and one that goes on growing behind the
+        // payloads that were split off would double again and again.
+        let rest = std::mem::take(&mut self.buffer);
+        if !rest.is_empty() {
+            self.buffer = BytesMut::from(rest.as_ref());
+            self.hurry();
+        }
+        Ok(Some(Read::Payload(payload.freeze())))
+    }
+
+    /// Whether nothing has come but what was given.
+    pub(crate) fn is_between(&self) -> bool {
+        self.buffer.is_empty() && self.parked.is_empty() && self.lost.is_none()
+    }
+
+    /// What is readable when something comes.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// This half, to be used elsewhere until it is given back; what is left here reads nothing.
+    pub(crate) fn lend(&mut self, writer: &mut Writer) -> Reader {
+        (self.watch, writer.watch) = (None, None);
+        let left = Reader {
+            socket: Arc::clone(&self.socket),
+            watch: None,
+            codec: codec(),
+            buffer: BytesMut::new(),
+            parked: Vec::new(),
+            descriptors: Vec::new(),
+            lost: None,
+            spare: self.spare.clone(),
+            received: 0,
+            parsed: 0,
+            patience: self.patience,
+            deadline: None,
+        };
+        std::mem::replace(self, left)
+    }
+
+    /// Given back, it reads on here.
+    pub(crate) fn give_back(&mut self, lent: Reader, writer: &mut Writer) -> io::Result<()> {
+        *self = lent;
+        self.watch = Some(writer.watch()?);
+        Ok(())
     }
 
     /// A message is awaited from now on: it must come in time.
@@ -237,37 +312,40 @@ impl Reader {
     }
 
     async fn receive(&mut self) -> io::Result<usize> {
+        let Some(watch) = self.watch.clone() else { return std::future::pending().await };
         loop {
-            self.socket.readable().await?;
-            let start = self.buffer.len();
-            // Within what the codec has reserved for the frame: to grow beyond it
-            // would double a large buffer for nothing.
-            let spare = self.buffer.capacity() - start;
-            let room = if spare >= SPARE { spare.min(READ) } else { READ };
-            self.buffer.resize(start + room, 0);
-            let room = self.buffer.get_mut(start..).unwrap_or_default();
-            let socket = &self.socket;
-            let (spare, parked) = (&self.spare, self.parked.len());
-            let result = socket
-                .try_io(Interest::READABLE, || Come::receive(socket.as_fd(), room, spare, parked));
-            match result {
-                Ok((bytes, descriptors, lost)) => {
-                    self.buffer.truncate(start + bytes);
-                    self.received += bytes as u64;
-                    let at = self.received;
-                    self.parked.extend(descriptors.into_iter().map(|one| (at, one)));
-                    if lost.is_some() {
-                        self.parked.clear();
-                        self.lost = lost;
-                    }
-                    return Ok(bytes);
+            let mut ready = watch.readable().await?;
+            match self.take_in() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                received => return received,
+            }
+        }
+    }
+
+    /// What the socket has, into the buffer; `WouldBlock` where that is nothing.
+    fn take_in(&mut self) -> io::Result<usize> {
+        let start = self.buffer.len();
+        // Within what the codec has reserved for the frame: to grow beyond it
+        // would double a large buffer for nothing.
+        let spare = self.buffer.capacity() - start;
+        let room = if spare >= SPARE { spare.min(READ) } else { READ };
+        self.buffer.resize(start + room, 0);
+        let room = self.buffer.get_mut(start..).unwrap_or_default();
+        match Come::receive(self.socket.as_fd(), room, &self.spare, self.parked.len()) {
+            Ok((bytes, descriptors, lost)) => {
+                self.buffer.truncate(start + bytes);
+                self.received += bytes as u64;
+                let at = self.received;
+                self.parked.extend(descriptors.into_iter().map(|one| (at, one)));
+                if lost.is_some() {
+                    self.parked.clear();
+                    self.lost = lost;
                 }
-                Err(error) => {
-                    self.buffer.truncate(start);
-                    if error.kind() != io::ErrorKind::WouldBlock {
-                        return Err(error);
-                    }
-                }
+                Ok(bytes)
+            }
+            Err(error) => {
+                self.buffer.truncate(start);
+                Err(error)
             }
         }
     }
@@ -276,15 +354,14 @@ impl Reader {
 /// Closes a connection that was split.
 pub(crate) fn close(reader: Reader, writer: Writer) {
     drop(writer);
-    // Nobody else has it: what watched it is gone.
-    if let Ok(socket) = Arc::try_unwrap(reader.socket) {
-        close_socket(socket);
-    }
+    let Reader { socket, watch, .. } = reader;
+    drop(watch);
+    close_last(socket);
 }
 
-/// Closes a connection.
-pub(crate) fn close_socket(socket: UnixStream) {
-    if let Ok(socket) = socket.into_std() {
+/// Nobody else has it: what watched it is gone.
+fn close_last(socket: Arc<Socket>) {
+    if let Ok(socket) = Arc::try_unwrap(socket) {
         close_connection(socket, |_| {});
     }
 }

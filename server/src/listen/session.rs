@@ -6,30 +6,36 @@
 //! - `hear`   what the peer says
 //! - `begin`  from a request and its descriptors to what the broker takes
 //! - `input`  bytes for the tool that it has not taken yet
+//! - `idle`   whether it makes room for another
 //! - `structured`  calls with JSON
+//! - `call`   one of them, wherever it begins
+//! - `lease`  what is read next, by the thread that answers
 
 mod begin;
+mod call;
 mod hear;
+mod idle;
 mod input;
+mod lease;
 mod structured;
 
 use std::io;
 use std::os::fd::AsFd;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::UnixStream;
-use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tool_protocol::request::More;
 use tool_protocol::{Code, Id, Observation, Refusal, Reply, Request};
 use tracing::{debug, warn};
 
+use self::idle::Idle;
 use self::input::Input;
+use self::lease::{Lent, Slot};
 use self::structured::Structured;
 use super::accept::Context;
 use super::connection::{Come, HangUp, Read, Reader, Writer, close, split};
@@ -41,8 +47,6 @@ use crate::os::foreign::Foreign;
 use crate::os::process::{started, ticks};
 use crate::os::weaken;
 
-/// How long a connection is idle before it makes room for another.
-const IDLE: Duration = Duration::from_secs(1);
 /// Bytes that wait to be written before no more are made.
 const WRITE_AHEAD: usize = 16 * 1024;
 
@@ -68,6 +72,9 @@ struct Session {
     events: Option<mpsc::Receiver<CallEvent>>,
     /// What calls with JSON tell.
     structured: Structured,
+    /// Where the reading half is while it is lent, and what is known of that.
+    slot: Arc<Slot>,
+    lent: Option<Lent>,
     /// A request that goes on in the next message.
     partial: Option<Partial>,
     streamed: bool,
@@ -138,7 +145,7 @@ pub(crate) async fn serve(
 ) {
     let unfit = if context.rules.control { unfit(&socket, &context.broker).await } else { None };
     let spare = context.shared.spare.clone();
-    let (reader, writer) = split(socket, context.limits.patience, spare, come);
+    let Ok((reader, writer)) = split(socket, context.limits.patience, spare, come) else { return };
     let mut session = Session {
         context,
         peer,
@@ -152,6 +159,8 @@ pub(crate) async fn serve(
         output: None,
         events: None,
         structured: Structured::default(),
+        slot: Slot::new(),
+        lent: None,
         partial: None,
         streamed: false,
         spoken: false,
@@ -171,6 +180,7 @@ pub(crate) async fn serve(
         debug!(%error, "the connection broke");
     }
     session.gone.cancel();
+    session.regain().await;
     // Their trees end before this does; their output and replies reach nobody.
     (session.input, session.output, session.events) = (None, None, None);
     while session.calls.join_next().await.is_some() {}
@@ -215,6 +225,7 @@ enum Ended {
 /// What happened next.
 enum Event {
     Done(Option<Ended>),
+    Lent(lease::Event),
     Piece(Vec<u8>),
     Chunk(Option<Chunk>),
     Told(Option<CallEvent>),
@@ -231,12 +242,9 @@ impl Session {
         self.note_busy();
         loop {
             match self.next().await? {
-                Event::Done(Some(Ended::Observed(id, observation, room))) => {
-                    self.observed(id.as_ref(), *observation, room)?;
-                }
-                Event::Done(Some(Ended::Answered)) => self.answered()?,
-                Event::Done(Some(Ended::Replied(reply))) => self.finish(Some(*reply))?,
+                Event::Done(Some(ended)) => self.ended(ended)?,
                 Event::Done(None) => self.finish(None)?,
+                Event::Lent(event) => self.lent(event).await?,
                 Event::Piece(piece) => self.writer.queue(piece)?,
                 Event::Chunk(Some(chunk)) => events::queue_chunk(&mut self.writer, &chunk)?,
                 Event::Chunk(None) => self.output = None,
@@ -255,9 +263,18 @@ impl Session {
         }
     }
 
+    /// One call has.
+    fn ended(&mut self, ended: Ended) -> io::Result<()> {
+        match ended {
+            Ended::Observed(id, seen, room) => self.observed(id.as_ref(), *seen, room),
+            Ended::Answered => self.answered(),
+            Ended::Replied(reply) => self.finish(Some(*reply)),
+        }
+    }
+
     /// A stop waits for sessions that have something under way.
     fn note_busy(&mut self) -> bool {
-        let busy = !self.calls.is_empty() || self.writer.pending() > 0;
+        let busy = !self.calls.is_empty() || self.writer.pending() > 0 || self.lent.is_some();
         if busy {
             self.busy.get_or_insert_with(|| self.context.busy.token());
         } else {
@@ -269,6 +286,7 @@ impl Session {
     fn reading(&self) -> bool {
         !self.ended
             && !self.closing
+            && self.lent.is_none()
             && self.input.as_ref().is_none_or(Input::has_room)
             && self.writer.pending() < WRITE_AHEAD
             && self.under_way() < self.context.limits.calls_per_connection
@@ -285,7 +303,7 @@ impl Session {
         let pending = self.writer.pending();
         let has_calls = !self.calls.is_empty();
         let whole = self.partial.is_none() && !self.structured.is_awaited();
-        let idle = !has_calls && pending == 0 && self.spoken && whole;
+        let idle = !has_calls && pending == 0 && self.spoken && whole && self.lent.is_none();
         self.idle.note(idle);
         tokio::select! {
             biased;
@@ -300,6 +318,7 @@ impl Session {
             chunk = receive(&mut self.output), if pending < WRITE_AHEAD => Ok(Event::Chunk(chunk)),
             () = hand_on(&mut self.input) => Ok(Event::InputTaken),
             read = self.reader.next(), if reading => read.map(Event::Read),
+            event = lent(&mut self.lent) => Ok(Event::Lent(event)),
             () = hung_up(self.hang_up.as_ref()) => Ok(Event::HungUp),
             // A tool may wait for the reader of its output as long as it runs; a
             // reply is not held for longer than this.
@@ -312,7 +331,8 @@ impl Session {
 
     /// While nothing is read, only this tells that the peer is gone.
     fn watch_for_hang_up(&mut self) -> io::Result<()> {
-        if self.reading() {
+        // Whom it is lent to reads, or is about to.
+        if self.reading() || self.lent.is_some() {
             self.hang_up = None;
         } else if self.hang_up.is_none() {
             self.hang_up = Some(self.reader.hang_up()?);
@@ -375,39 +395,19 @@ async fn receive<T>(from: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
     }
 }
 
+/// Never ready where nothing is lent.
+async fn lent(lent: &mut Option<Lent>) -> lease::Event {
+    match lent {
+        Some(lent) => lent.next().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Never ready where there is no input to hand on.
 async fn hand_on(input: &mut Option<Input>) {
     match input {
         Some(input) => input.hand_on().await,
         None => std::future::pending().await,
-    }
-}
-
-/// Since when a connection is idle. Its timer is set anew when it is over and not for each
-/// call: that would wake the runtime each time, and a short call does not take as long.
-#[derive(Debug, Default)]
-struct Idle {
-    since: Option<Instant>,
-    timer: Option<Pin<Box<Sleep>>>,
-}
-
-impl Idle {
-    /// Something has happened; whether it is idle now.
-    fn note(&mut self, idle: bool) {
-        self.since = idle.then(Instant::now);
-    }
-
-    /// Ready when somebody waits for room, and this connection has been idle for so long
-    /// that its peer is not about to go on.
-    async fn crowded(&mut self, crowded: &Notify) {
-        let until = self.since.unwrap_or_else(Instant::now) + IDLE;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(until)));
-        timer.as_mut().await;
-        if timer.deadline() < until {
-            timer.as_mut().reset(until);
-            timer.as_mut().await;
-        }
-        crowded.notified().await;
     }
 }
 

@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
@@ -126,6 +127,13 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 /// a read that comes to them, and closes what came with them.
 pub(crate) fn keep_urgent(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     setsockopt(&socket, sockopt::OobInline, &true)
+}
+
+/// Waits until something can be read there, or the peer has gone; `false`: for so long.
+pub(crate) fn readable_within(descriptor: BorrowedFd<'_>, most: Duration) -> bool {
+    let mut polled = [PollFd::new(descriptor, PollFlags::POLLIN)];
+    let most = PollTimeout::try_from(most).unwrap_or(PollTimeout::ZERO);
+    poll(&mut polled, most).is_ok_and(|ready| ready > 0)
 }
 
 /// Whether the peer has closed both directions: it is gone, not just silent.

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -13,6 +15,7 @@ pub(crate) trait Own: AsRawFd {}
 
 impl Own for OwnedFd {}
 impl Own for Signals {}
+impl Own for Arc<UnixStream> {}
 
 /// Watches a descriptor.
 pub(crate) fn watch<T: Own>(inner: T, interest: Interest) -> io::Result<AsyncFd<T>> {

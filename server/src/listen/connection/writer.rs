@@ -6,19 +6,19 @@
 //! begun is ended before anything else. Must not: know what a message says.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::Interest;
-use tokio::net::UnixStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::codec::{Encoder, LengthDelimitedCodec};
 use tool_protocol::{frame, limits};
 
-use super::{READ, codec};
-use crate::os::descriptors;
+use super::{READ, Watch, codec};
+use crate::os::{descriptors, readiness};
 
 /// Bytes of a text in one message.
 const PIECE: usize = 32 * 1024;
@@ -27,7 +27,11 @@ const SLICES: usize = 64;
 
 /// The half that writes.
 #[derive(Debug)]
-pub(crate) struct Writer(Arc<Line>);
+pub(crate) struct Writer {
+    line: Arc<Line>,
+    /// None where nothing has to be waited for.
+    pub(super) watch: Option<Watch>,
+}
 
 /// Where threads put answers, as long as the connection is there.
 #[derive(Debug)]
@@ -64,17 +68,28 @@ impl Writer {
             room: None,
             answered: 0,
         };
-        Writer(Arc::new(Line { socket, queue: Mutex::new(queue) }))
+        Writer { line: Arc::new(Line { socket, queue: Mutex::new(queue) }), watch: None }
+    }
+
+    /// The runtime's eye on the socket.
+    pub(super) fn watch(&mut self) -> io::Result<Watch> {
+        if let Some(watch) = &self.watch {
+            return Ok(Arc::clone(watch));
+        }
+        let (socket, both) =
+            (Arc::clone(&self.line.socket), Interest::READABLE | Interest::WRITABLE);
+        let watch = Arc::new(readiness::watch(socket, both)?);
+        Ok(Arc::clone(self.watch.insert(watch)))
     }
 
     /// For a thread that will have an answer; it does not keep the connection open.
     pub(crate) fn line(&self) -> Weak<Line> {
-        Arc::downgrade(&self.0)
+        Arc::downgrade(&self.line)
     }
 
     /// What is to be written.
     pub(crate) fn waiting(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock()
+        self.line.lock()
     }
 
     /// Adds a JSON payload to what is to be written.
@@ -105,17 +120,25 @@ impl Writer {
 
     /// Writes some of it. Giving up the future loses nothing.
     pub(crate) async fn write_some(&mut self) -> io::Result<()> {
+        // Most of the time the socket takes it at once: ask first, wait then.
+        let written = self.waiting().write(&self.line.socket);
+        if !written.as_ref().is_err_and(is_full) {
+            return written;
+        }
+        let watch = self.watch()?;
         loop {
-            // Most of the time the socket takes it at once: ask first, wait then.
-            let written = self.waiting().write(&self.0.socket);
-            match written {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.0.socket.writable().await?;
-                }
-                written => return written,
+            let mut ready = watch.writable().await?;
+            let written = self.waiting().write(&self.line.socket);
+            if !written.as_ref().is_err_and(is_full) {
+                return written;
             }
+            ready.clear_ready();
         }
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
 }
 
 impl Line {
@@ -131,6 +154,13 @@ impl Line {
             queue.write(&self.socket).ok();
         }
         Ok(())
+    }
+
+    /// A call that was answered here is joined by its thread; `false`: something is left to
+    /// be written, or nothing was answered.
+    pub(crate) fn joined(&self) -> bool {
+        let mut queue = self.lock();
+        queue.joined() && queue.pending() == 0
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -229,20 +259,18 @@ impl Queue {
         self.buffer.advance(written.min(self.buffer.len()));
     }
 
-    fn try_write(&self, socket: &UnixStream) -> io::Result<usize> {
+    fn try_write(&self, mut socket: &UnixStream) -> io::Result<usize> {
         let first = self.ahead.front().map_or(&*self.buffer, |first| first);
         match &self.passing {
-            None if self.ahead.is_empty() => socket.try_write(&self.buffer),
+            None if self.ahead.is_empty() => socket.write(&self.buffer),
             None => {
                 let all = self.ahead.iter().map(|ahead| &**ahead).chain([&*self.buffer]);
                 let slices: Vec<IoSlice<'_>> = all.take(SLICES).map(IoSlice::new).collect();
-                socket.try_write_vectored(&slices)
+                socket.write_vectored(&slices)
             }
-            Some((0, passing)) => socket.try_io(Interest::WRITABLE, || {
-                descriptors::send_with(socket.as_fd(), first, passing)
-            }),
+            Some((0, passing)) => descriptors::send_with(socket.as_fd(), first, passing),
             // What comes before goes without it.
-            Some((before, _)) => socket.try_write(first.get(..*before).unwrap_or(first)),
+            Some((before, _)) => socket.write(first.get(..*before).unwrap_or(first)),
         }
     }
 }

@@ -1,29 +1,20 @@
 //! Calls with JSON on a connection: several at once, each with its own id.
 //!
-//! Owns: an input that comes in chunks, what calls tell while they are under way, and an
-//! output that does not fit one message. The answer to a call for files that tells nothing
-//! before is written by the thread that did it (`teller`). Must not: know a tool.
+//! Owns: an input that comes in chunks, what calls tell while they are under way, and what
+//! ends them. Must not: know a tool.
 
 use std::io;
+use std::sync::Arc;
 
-use bytes::Bytes;
-use serde::Serialize;
-use serde_json::Value;
-use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
-use tool_files::spare;
-use tool_protocol::frame::Kind;
 use tool_protocol::request::{Input, ToolCall};
-use tool_protocol::{Code, Failure, Fault, Id, Observation, Refusal, Signal, limits};
+use tool_protocol::{Code, Id, Observation, Refusal, Signal};
 
+use super::call::{Asked, Begun, Caller, Message, TOLD};
 use super::{Ended, Session};
-use crate::agent::{Invocation, Tell};
 use crate::listen::accept::Shared;
-use crate::listen::connection::Queue;
 
-/// What calls have told and the connection has not taken.
-const TOLD: usize = 16;
 /// Bytes of an input: a file of 16 MiB, escaped or in base64, and what is said beside.
 const MOST_INPUT: usize = 24 * 1024 * 1024;
 
@@ -115,53 +106,6 @@ impl Structured {
     }
 }
 
-/// A long output, whose memory is used again when it is written.
-struct Lent(Vec<u8>);
-
-impl AsRef<[u8]> for Lent {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        spare::give(std::mem::take(&mut self.0));
-    }
-}
-
-/// Before the last message of a call.
-#[derive(Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Told {
-    Piece(Value),
-    Notice(String),
-}
-
-#[derive(Serialize)]
-struct About<'a, T> {
-    #[serde(flatten)]
-    told: T,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a Id>,
-}
-
-/// The last message: the observation, or what of it fits.
-#[derive(Serialize)]
-struct Last<'a> {
-    success: bool,
-    tool: &'a str,
-    output: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output_bytes: Option<usize>,
-    error: Option<&'a Failure>,
-    duration_ms: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    call_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a Id>,
-}
-
 impl Session {
     /// A call with JSON, or the beginning of one.
     pub(super) fn take_structured(&mut self, mut call: ToolCall) -> io::Result<()> {
@@ -197,70 +141,38 @@ impl Session {
         let Ok(tool) = String::from_utf8(tool.as_bytes().to_vec()) else {
             return self.refuse(Refusal::new(Code::UnknownTool, "no such tool"), id);
         };
-        let gone = self.gone.child_token();
-        self.structured.under_way.retain(|(_, gone)| !gone.is_cancelled());
-        self.structured.under_way.push((id.clone(), gone.clone()));
-        let tell = self.structured.tell();
-        let (give, mut given) = pieces.then(|| mpsc::channel(TOLD)).unzip();
-        let (notice, mut notices) = mpsc::channel(TOLD);
-        let asked = Invocation {
-            peer: self.peer,
-            tool,
-            input,
-            only: self.context.rules.tools.clone(),
-            pieces: give,
-            notices: Some(notice),
-            gone: gone.clone(),
-            // Pieces come by the session, and the last message after them.
-            tell: (!pieces).then(|| self.teller(id.clone())),
-        };
-        let agent = self.context.agent.clone();
-        let shared = self.context.shared.clone();
-        self.calls.spawn(async move {
-            let _room = room;
-            let told = async {
-                loop {
-                    let told = tokio::select! {
-                        Some(piece) = next(&mut given) => Told::Piece(piece),
-                        Some(line) = notices.recv() => Told::Notice(line),
-                        else => return,
-                    };
-                    let message = About { told, id: id.as_ref() };
-                    // One that does not fit comes with the whole, at the end.
-                    if let Ok(message) = serde_json::to_vec(&message)
-                        && message.len() <= limits::MAX_FRAME
-                    {
-                        tell.send(message).await.ok();
-                    }
-                }
-            };
-            let observing = async {
-                let mut seen = agent.answer(asked).await?;
-                let room = room_for(&shared, &mut seen);
-                Some((seen, room))
-            };
-            let (seen, ()) = tokio::join!(observing, told);
-            // Whoever asks for its end from now on means another one.
-            gone.cancel();
-            match seen {
-                Some((seen, room)) => Ended::Observed(id, Box::new(seen), room),
-                None => Ended::Answered,
-            }
-        });
+        let asked = Asked { tool, id, pieces, input, room };
+        let caller = self.caller();
+        let lends = self.may_lend(&asked);
+        let slot = self.slot.clone();
+        let begun = caller.begin(asked, move || slot.answered());
+        self.go_on(begun);
+        if lends {
+            self.lend(caller);
+        }
         Ok(())
     }
 
-    /// What answers on the thread that has done the call.
-    fn teller(&self, id: Option<Id>) -> Tell {
-        let (line, shared) = (self.writer.line(), self.context.shared.clone());
-        Tell::new(move |mut seen| {
-            // Where there is no connection any more nobody waits for it.
-            let Some(line) = line.upgrade() else { return };
-            let room = room_for(&shared, &mut seen);
-            if let Ok(message) = Message::new(id.as_ref(), seen) {
-                line.answer(|queue| message.put(queue, room)).ok();
-            }
-        })
+    /// What calls need of this connection.
+    fn caller(&mut self) -> Caller {
+        Caller {
+            context: Arc::clone(&self.context),
+            peer: self.peer,
+            tell: self.structured.tell(),
+            line: self.writer.line(),
+            gone: self.gone.clone(),
+        }
+    }
+
+    /// A call that has begun is one of this connection's.
+    pub(super) fn go_on<F>(&mut self, begun: Begun<F>)
+    where
+        F: Future<Output = Ended> + Send + 'static,
+    {
+        let Begun { id, gone, ending } = begun;
+        self.structured.under_way.retain(|(_, gone)| !gone.is_cancelled());
+        self.structured.under_way.push((id, gone));
+        self.calls.spawn(ending);
     }
 
     /// A call whose thread was to answer it has ended.
@@ -284,75 +196,4 @@ impl Session {
         let message = Message::new(id, seen)?;
         message.put(&mut self.writer.waiting(), room)
     }
-}
-
-/// The next of what comes there, if anything does.
-async fn next<T>(from: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
-    match from {
-        Some(from) => from.recv().await,
-        None => None,
-    }
-}
-
-/// The last message of a call, made before anybody waits for its place in the queue.
-struct Message {
-    /// Comes before it, where it does not fit.
-    output: Option<Bytes>,
-    payload: Vec<u8>,
-}
-
-impl Message {
-    fn new(id: Option<&Id>, seen: Observation) -> io::Result<Message> {
-        let mut last = Last {
-            success: seen.success,
-            tool: &seen.tool,
-            output: seen.output.as_deref(),
-            output_bytes: None,
-            error: seen.error.as_ref(),
-            duration_ms: seen.duration_ms,
-            call_id: seen.call_id.as_deref(),
-            id,
-        };
-        let bytes = seen.output.as_ref().map_or(0, |output| output.get().len());
-        if bytes <= limits::MAX_FRAME {
-            let payload = serde_json::to_vec(&last).map_err(io::Error::other)?;
-            if payload.len() <= limits::MAX_FRAME {
-                return Ok(Message { output: None, payload });
-            }
-        }
-        last.output = None;
-        last.output_bytes = seen.output.as_ref().map(|output| output.get().len());
-        let payload = serde_json::to_vec(&last).map_err(io::Error::other)?;
-        let output = seen.output.map(|output| {
-            let text = Box::<str>::from(output).into_boxed_bytes();
-            Bytes::from_owner(Lent(text.into_vec()))
-        });
-        Ok(Message { output, payload })
-    }
-
-    fn put(self, queue: &mut Queue, room: Option<OwnedSemaphorePermit>) -> io::Result<()> {
-        room.into_iter().for_each(|room| queue.hold(room));
-        if let Some(output) = self.output {
-            queue.queue_text(Kind::Stdout, output);
-        }
-        queue.queue(self.payload)
-    }
-}
-
-/// Room for an answer that no message holds until it is written; where there is none, what
-/// is kept of it is that it was done.
-fn room_for(shared: &Shared, seen: &mut Observation) -> Option<OwnedSemaphorePermit> {
-    let bytes = seen.output.as_ref().map_or(0, |output| output.get().len());
-    if bytes <= limits::MAX_FRAME {
-        return None;
-    }
-    let room = shared.room_for(bytes);
-    if room.is_none() {
-        seen.output = None;
-        seen.success = false;
-        let message = "the call was done, and there is no room for its output, as too many \
-                       answers wait to be read: read yours, and ask for less";
-        seen.error = Some(Failure::new(Fault::Broker(Code::Busy), message));
-    }
-    room
 }

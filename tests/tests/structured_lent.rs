@@ -1,0 +1,256 @@
+//! A connection that is lent to the thread that answers its calls for files: whatever comes
+//! next, and whenever, is heard as if it were not.
+
+mod audit_help;
+
+use std::fs;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use audit_help::{Strace, lines};
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tool_broker_tests::wire::frame;
+use tool_broker_tests::{Server, Wire, eventually, skipped, still_works};
+
+/// The connection is lent for 2 ms, and looked at after 5: before, between, and after.
+const WAITS: [u64; 4] = [0, 1, 4, 12];
+
+fn server() -> Server {
+    let server = Server::start(|_| {});
+    for number in 0..8 {
+        fs::write(server.ws().join(format!("file{number}")), format!("text {number}\n"))
+            .expect("write");
+    }
+    server
+}
+
+fn read(number: usize) -> Value {
+    json!({"tool": "read_file", "input": {"path": format!("file{number}")}, "id": number})
+}
+
+#[track_caller]
+fn reads(wire: &mut Wire, number: usize) {
+    is_read(&wire.call(&read(number)), number);
+}
+
+#[track_caller]
+fn is_read(seen: &Value, number: usize) {
+    assert_eq!(seen["id"], json!(number), "{seen}");
+    assert_eq!(seen["output"]["content"], json!(format!("text {number}\n")), "{seen}");
+}
+
+fn running(server: &Server) -> u64 {
+    server.status()["calls"]["running"].as_u64().expect("how many run")
+}
+
+/// An edit that waits for as long as this is held.
+fn long(server: &Server) -> (Flock<File>, Value) {
+    let file = File::open(server.ws().join("file7")).expect("open");
+    let lock = Flock::lock(file, FlockArg::LockExclusive).expect("lock");
+    let input = json!({"path": "file7", "old_text": "text", "new_text": "word"});
+    (lock, json!({"tool": "edit_file", "input": input, "id": "long"}))
+}
+
+#[test]
+fn the_next_call_is_read_by_the_thread_that_has_answered_the_one_before() {
+    let test = "the_next_call_is_read_by_the_thread_that_has_answered_the_one_before";
+    let server = server();
+    let mut wire = server.connect();
+    reads(&mut wire, 0);
+    let log = server.path("trace");
+    // The session's part of it: it has the socket watched when it has it back.
+    let Some(strace) = Strace::trace(server.pid(), &["tool-server"], "epoll_ctl", &log) else {
+        return skipped(test, "strace is not here, or may not trace");
+    };
+    let watched = || {
+        let text = fs::read_to_string(&log).expect("the trace");
+        text.lines().filter(|line| line.contains("EPOLL_CTL_ADD")).count()
+    };
+    // A client that is away for too long wakes the session: some of many go without.
+    eventually("several calls go without the session", || {
+        let before = watched();
+        (0..20).for_each(|round| reads(&mut wire, round % 8));
+        std::thread::sleep(Duration::from_millis(20));
+        (1..10).contains(&(watched() - before))
+    });
+    drop(strace);
+}
+
+#[test]
+fn whatever_comes_behind_an_answer_is_heard() {
+    let server = server();
+    let program = json!({"tool": "sh", "args": ["-c", "echo on"], "cwd": server.ws()});
+    let alias = json!({"tool": "read", "input": {"path": "file1"}, "id": 1});
+    let argv = json!({"tool": "run_command", "input": {"argv": ["echo", "on"]}, "id": 2});
+    fs::write(server.ws().join("new"), "").expect("write");
+    let wrong = json!({"tool": "read_file", "input": {"path": "not there"}, "id": 3});
+    let list = json!({"tool": "list_directory", "input": {}, "id": 4, "pieces": true});
+    for wait in WAITS {
+        let mut wire = server.connect();
+        for _ in 0..3 {
+            let lent = |wire: &mut Wire| {
+                reads(wire, 0);
+                reads(wire, 1);
+                std::thread::sleep(Duration::from_millis(wait));
+            };
+            lent(&mut wire);
+            assert_eq!(wire.call(&json!({"op": "health"}))["ok"], json!(true), "{wait}");
+            lent(&mut wire);
+            assert_eq!(wire.call(&program)["stdout"], json!("on\n"), "{wait}");
+            lent(&mut wire);
+            assert_eq!(wire.call(&alias)["output"]["content"], json!("text 1\n"), "{wait}");
+            lent(&mut wire);
+            assert_eq!(wire.call(&argv)["output"]["stdout"], json!("on\n"), "{wait}");
+            lent(&mut wire);
+            assert_eq!(wire.call(&wrong)["error"]["code"], json!("FILE_NOT_FOUND"), "{wait}");
+            lent(&mut wire);
+            wire.send_json(&list);
+            let pieces = (0..9).filter(|_| wire.recv_json().get("piece").is_some()).count();
+            assert_eq!((pieces, &wire.recv_json()["id"]), (9, &json!(4)), "{wait}");
+            lent(&mut wire);
+            wire.send_json(&json!({"tool": "write_file", "input_bytes": 31, "id": 5}));
+            wire.send_input(br#"{"path":"new","content":"some"}"#);
+            assert_eq!(wire.recv_json()["success"], json!(true), "{wait}");
+            lent(&mut wire);
+            // In two parts, and behind one that is whole.
+            let whole = frame(read(2).to_string().as_bytes());
+            let (first, rest) = whole.split_at(3 + usize::try_from(wait).expect("few"));
+            wire.send(first);
+            std::thread::sleep(Duration::from_millis(wait));
+            wire.send(rest);
+            is_read(&wire.recv_json(), 2);
+            wire.send(&[&whole, first].concat());
+            is_read(&wire.recv_json(), 2);
+            wire.send(rest);
+            is_read(&wire.recv_json(), 2);
+        }
+        reads(&mut wire, 0);
+        std::thread::sleep(Duration::from_millis(wait));
+        let file = File::open(server.ws().join("file0")).expect("open");
+        wire.send_with_fds(&read(1), &[file.as_fd()]);
+        let last = wire.until_closed();
+        let last: Value = serde_json::from_slice(last.last().expect("a message")).expect("JSON");
+        assert_eq!(last["code"], json!("bad_fds"), "{wait}: {last}");
+        let mut wire = server.connect();
+        reads(&mut wire, 0);
+        std::thread::sleep(Duration::from_millis(wait));
+        wire.send(&[0, 0, 0, 0]);
+        let last = wire.until_closed();
+        let last: Value = serde_json::from_slice(last.last().expect("a message")).expect("JSON");
+        assert_eq!(last["code"], json!("bad_frame"), "{wait}: {last}");
+    }
+    still_works(&server);
+}
+
+#[test]
+fn many_calls_at_once_are_each_answered_once() {
+    let server = server();
+    let mut wire = server.connect();
+    for round in 0..40 {
+        (0..16).for_each(|number| wire.send_json(&read(number % 8)));
+        let mut seen = [0; 8];
+        for _ in 0..16 {
+            let answer = wire.recv_json();
+            let number = usize::try_from(answer["id"].as_u64().expect("an id")).expect("few");
+            is_read(&answer, number);
+            seen[number] += 1;
+        }
+        assert_eq!(seen, [2; 8], "round {round}");
+    }
+}
+
+#[test]
+fn a_long_call_keeps_nothing_behind_it_from_being_heard() {
+    let server = server();
+    for wait in WAITS {
+        let mut wire = server.connect();
+        reads(&mut wire, 0);
+        std::thread::sleep(Duration::from_millis(wait));
+        let (lock, edit) = long(&server);
+        wire.send_json(&edit);
+        // Beside it.
+        reads(&mut wire, 1);
+        reads(&mut wire, 2);
+        wire.send_json(&json!({"signal": "INT", "id": "long"}));
+        let seen = wire.recv_json();
+        assert_eq!((&seen["id"], &seen["success"]), (&json!("long"), &json!(false)), "{seen}");
+        drop(lock);
+        reads(&mut wire, 3);
+        assert_eq!(fs::read(server.ws().join("file7")).expect("read"), b"text 7\n");
+    }
+}
+
+#[test]
+fn who_goes_in_the_middle_of_a_long_call_ends_it() {
+    let server = server();
+    still_works(&server);
+    let before = server.settled();
+    for wait in WAITS {
+        let mut wire = server.connect();
+        reads(&mut wire, 0);
+        std::thread::sleep(Duration::from_millis(wait));
+        let (lock, edit) = long(&server);
+        wire.send_json(&edit);
+        eventually("it runs", || running(&server) == 1);
+        drop(wire);
+        eventually("it has ended", || running(&server) == 0);
+        drop(lock);
+        let last = lines(&server).pop().expect("a line");
+        // Nobody waits any more: else it would have waited for another 5 seconds.
+        let took = last["duration_ms"].as_f64().expect("how long");
+        assert!(last["tool"] == json!("edit_file") && took < 4_500.0, "{last}");
+    }
+    for wait in WAITS {
+        let mut wire = server.connect();
+        reads(&mut wire, 0);
+        std::thread::sleep(Duration::from_millis(wait));
+    }
+    assert_eq!(fs::read(server.ws().join("file7")).expect("read"), b"text 7\n");
+    server.nothing_left(before);
+}
+
+#[test]
+fn more_connections_than_threads_are_all_served() {
+    let server = server();
+    std::thread::scope(|scope| {
+        for _ in 0..48 {
+            scope.spawn(|| {
+                let mut wire = server.connect();
+                (0..60).for_each(|round| reads(&mut wire, round % 8));
+            });
+        }
+    });
+    assert_eq!(running(&server), 0);
+}
+
+#[test]
+fn a_stop_waits_for_what_is_under_way_and_for_nothing_else() {
+    for long_one in [false, true] {
+        let server = server();
+        let mut wire = server.connect();
+        reads(&mut wire, 0);
+        let held = long_one.then(|| {
+            let (lock, edit) = long(&server);
+            wire.send_json(&edit);
+            eventually("it runs", || running(&server) == 1);
+            lock
+        });
+        server.signal(Signal::SIGTERM);
+        if long_one {
+            server.logs("stopping");
+            drop(held);
+            let seen = wire.recv_json();
+            assert_eq!((&seen["id"], &seen["success"]), (&json!("long"), &json!(true)), "{seen}");
+        } else {
+            // Whatever is sent meanwhile has an answer, or the connection ends.
+            while let Some(seen) = wire.try_call(&read(1)) {
+                let refused = seen["error"]["code"] == json!("DRAINING");
+                assert!(refused || seen["success"] == json!(true), "{seen}");
+            }
+        }
+        server.stop(Signal::SIGTERM);
+    }
+}
