@@ -36,7 +36,7 @@ pub(crate) fn escape(text: &[u8], to: &mut Vec<u8>) -> u64 {
 }
 
 /// How many bytes at the beginning stay as they are.
-fn clean(text: &[u8]) -> usize {
+pub(crate) fn clean(text: &[u8]) -> usize {
     let (words, tail) = text.as_chunks::<WORD>();
     for (index, word) in words.iter().enumerate() {
         // Of the marks the lowest is right; those above it may be false.

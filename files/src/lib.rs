@@ -55,7 +55,7 @@ pub mod spare;
 pub mod template;
 pub mod walk;
 mod way;
-mod when;
+pub mod when;
 pub mod write;
 
 use std::sync::Arc;

@@ -19,7 +19,7 @@ use crate::ignored::Account;
 use crate::root::Roots;
 use crate::shown::{Bytes, order};
 use crate::walk::{self, Found, Kind, Plan, Start, Visit, What};
-use crate::when;
+use crate::when::Time;
 use crate::{Operation, Stop, Target};
 
 /// The most entries at once.
@@ -87,7 +87,8 @@ pub struct Entry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
     /// When it was changed, ISO 8601.
-    pub mtime: String,
+    #[schemars(with = "String")]
+    pub mtime: Time,
     /// What a symlink holds, where that stays in the workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Bytes>,
@@ -118,7 +119,23 @@ impl From<Kind> for EntryKind {
     }
 }
 
-impl Weighed for Entry {
+/// What is told of an entry beside its path.
+#[derive(Debug)]
+struct Told {
+    kind: EntryKind,
+    size: Option<u64>,
+    mtime: Time,
+    target: Option<Bytes>,
+}
+
+impl Told {
+    fn of(self, path: Vec<u8>) -> Entry {
+        let Told { kind, size, mtime, target } = self;
+        Entry { path: Bytes(path), kind, size, mtime, target }
+    }
+}
+
+impl Weighed for Told {
     fn size(&self) -> usize {
         self.target.as_ref().map_or(0, |target| size_of(&target.0))
     }
@@ -206,7 +223,12 @@ impl Target for Listing {
         }
         drop(walked.visits);
         let has_more = best.more();
-        let entries: Vec<Entry> = best.into_results().into_values().collect();
+        let shown = |path: Box<[u8]>| match self.start.shown.is_empty() {
+            true => path.into_vec(),
+            false => self.start.show(&path),
+        };
+        let found = best.into_results().into_iter();
+        let entries: Vec<Entry> = found.map(|(key, told)| told.of(shown(key.path))).collect();
         if let Some(piece) = piece {
             for entry in &entries {
                 let value = serde_json::to_value(entry);
@@ -226,7 +248,7 @@ impl Target for Listing {
 /// One thread of a listing.
 struct List<'a> {
     listing: &'a Listing,
-    best: &'a Best<Entry>,
+    best: &'a Best<Told>,
 }
 
 impl Visit for List<'_> {
@@ -247,7 +269,7 @@ impl Visit for List<'_> {
             return ControlFlow::Continue(());
         }
         let key = Key { path: found.path.into(), line: 0 };
-        match self.best.offer(key, || entry(&self.listing.start, found)) {
+        match self.best.offer(key, || told(found)) {
             ControlFlow::Continue(_) => ControlFlow::Continue(()),
             ControlFlow::Break(()) => ControlFlow::Break(()),
         }
@@ -255,7 +277,7 @@ impl Visit for List<'_> {
 }
 
 /// What is told of an entry; nothing, where it is gone.
-fn entry(start: &Start, found: &Found<'_>) -> Option<Entry> {
+fn told(found: &Found<'_>) -> Option<Told> {
     let stat = fstatat(found.directory, found.name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
     let kind = Kind::of(stat.st_mode);
     let target = match kind {
@@ -263,11 +285,10 @@ fn entry(start: &Start, found: &Found<'_>) -> Option<Entry> {
         _ => None,
     };
     let target = target.map(|target| target.as_bytes().to_vec());
-    Some(Entry {
-        path: Bytes(start.show(found.path)),
+    Some(Told {
         kind: kind.into(),
         size: if kind == Kind::File { u64::try_from(stat.st_size).ok() } else { None },
-        mtime: when::modified(&stat),
+        mtime: Time::modified(&stat),
         target: target.filter(|target| stays(found.path, target)).map(Bytes),
     })
 }

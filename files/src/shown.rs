@@ -59,15 +59,10 @@ pub fn order(one: &[u8], other: &[u8]) -> Ordering {
     // No name holds a NUL: a slash is less than all that a name may go on with.
     let rank = |byte: u8| if byte == b'/' { 0 } else { byte };
     // Most of two paths is the same: a word at a time first.
-    let ((a, a_end), (b, b_end)) = (one.as_chunks::<PIECE>(), other.as_chunks::<PIECE>());
-    for (a, b) in a.iter().zip(b) {
-        if a != b {
-            return a.map(rank).cmp(&b.map(rank));
-        }
-    }
-    let words = a.len().min(b.len());
-    let rest = |path, end| <[u8]>::get(path, PIECE * words..).unwrap_or(end);
-    let mut both = rest(one, a_end).iter().zip(rest(other, b_end));
+    let (words, others) = (one.as_chunks::<PIECE>().0, other.as_chunks::<PIECE>().0);
+    let same = words.iter().zip(others).take_while(|(word, other)| word == other).count();
+    let rest = |path| <[u8]>::get(path, PIECE * same..).unwrap_or_default();
+    let mut both = rest(one).iter().zip(rest(other));
     match both.find(|(a, b)| a != b) {
         None => one.len().cmp(&other.len()),
         Some((a, b)) => rank(*a).cmp(&rank(*b)),

@@ -2,16 +2,50 @@
 //!
 //! Owns: ISO 8601, UTC, milliseconds. Must not: ask what time it is.
 
+use std::fmt;
+
 use nix::sys::stat::FileStat;
+use serde::{Serialize, Serializer};
 use time::OffsetDateTime;
 
 /// When the content was last changed.
 pub(crate) fn modified(stat: &FileStat) -> String {
-    iso(stat.st_mtime, stat.st_mtime_nsec)
+    Time::modified(stat).to_string()
+}
+
+/// A time, that is text once it is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Time {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+impl Time {
+    /// When the content was last changed.
+    pub(crate) fn modified(stat: &FileStat) -> Time {
+        Time { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec }
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(text(&iso(self.seconds, self.nanoseconds)))
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(text(&iso(self.seconds, self.nanoseconds)))
+    }
+}
+
+/// Digits and marks, as text.
+fn text(iso: &[u8; 24]) -> &str {
+    std::str::from_utf8(iso).unwrap_or_default()
 }
 
 /// Seconds and nanoseconds since 1970; a time outside of the years 0 to 9999 is 1970.
-fn iso(seconds: i64, nanoseconds: i64) -> String {
+fn iso(seconds: i64, nanoseconds: i64) -> [u8; 24] {
     let time = OffsetDateTime::from_unix_timestamp(seconds).ok();
     let time = time.filter(|time| (0..=9999).contains(&time.year()));
     let time = time.unwrap_or(OffsetDateTime::UNIX_EPOCH);
@@ -31,19 +65,22 @@ fn iso(seconds: i64, nanoseconds: i64) -> String {
     digits(14..16, u32::from(time.minute()));
     digits(17..19, u32::from(time.second()));
     digits(20..23, u32::try_from(milliseconds).unwrap_or(0));
-    // Digits and marks.
-    String::from_utf8(text.to_vec()).unwrap_or_default()
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn said(seconds: i64, nanoseconds: i64) -> String {
+        Time { seconds, nanoseconds }.to_string()
+    }
+
     #[test]
     fn a_time_is_iso_8601_with_milliseconds() {
-        assert_eq!(iso(0, 0), "1970-01-01T00:00:00.000Z");
-        assert_eq!(iso(1_709_209_845, 123_999_999), "2024-02-29T12:30:45.123Z");
-        assert_eq!(iso(-1, 5_000_000), "1969-12-31T23:59:59.005Z");
-        assert_eq!(iso(i64::MAX, 0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(said(0, 0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(said(1_709_209_845, 123_999_999), "2024-02-29T12:30:45.123Z");
+        assert_eq!(said(-1, 5_000_000), "1969-12-31T23:59:59.005Z");
+        assert_eq!(said(i64::MAX, 0), "1970-01-01T00:00:00.000Z");
     }
 }
