@@ -11,6 +11,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2, readlink};
@@ -30,7 +31,7 @@ const LONGEST: usize = 65_536;
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
-    directory: OwnedFd,
+    directory: Arc<OwnedFd>,
 }
 
 /// All that a caller may reach; the first is where relative names begin.
@@ -57,12 +58,18 @@ impl Root {
     /// Opens it; symlinks in `path` are the operator's, and are followed.
     pub fn open(path: &Path) -> Result<Root, Errno> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        Ok(Root { path: path.to_owned(), directory: open(path, flags, Mode::empty())? })
+        let directory = Arc::new(open(path, flags, Mode::empty())?);
+        Ok(Root { path: path.to_owned(), directory })
     }
 
     /// The path that it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The same, for as long as somebody needs it.
+    pub(crate) fn kept(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.directory)
     }
 }
 

@@ -75,7 +75,7 @@ pub trait Visit: Send {
 /// What to walk, and how.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// Where to begin.
+    /// Where to begin; it is read from where it stands, so by one walk.
     pub start: BorrowedFd<'a>,
     /// The start's path from the root on; ends with a slash where it is not empty.
     pub lead: &'a [u8],
@@ -156,19 +156,19 @@ fn threads() -> usize {
 
 /// What waits.
 #[derive(Debug)]
-enum Work {
+enum Work<'a> {
     /// A directory.
-    Directory { node: Arc<Node>, above: Option<Arc<Open>>, rules: Option<Arc<Rules>> },
+    Directory { node: Arc<Node>, above: Option<Arc<Open<'a>>>, rules: Option<Arc<Rules>> },
     /// What was not yet read of one.
-    Rest { node: Arc<Node>, open: Arc<Open>, rules: Option<Arc<Rules>> },
+    Rest { node: Arc<Node>, open: Arc<Open<'a>>, rules: Option<Arc<Rules>> },
     /// Files of one, each name with its NUL.
-    Files { node: Arc<Node>, open: Arc<Open>, names: Vec<u8> },
+    Files { node: Arc<Node>, open: Arc<Open<'a>>, names: Vec<u8> },
 }
 
 struct Walk<'a> {
     plan: &'a Plan<'a>,
     stop: &'a Stop,
-    queue: Queue<Work>,
+    queue: Queue<Work<'a>>,
     open: Arc<AtomicUsize>,
     unreadable: AtomicU64,
     over: AtomicBool,
@@ -215,20 +215,20 @@ struct Entry {
 }
 
 /// A thread, and what it uses again and again.
-struct Thread<'a, V> {
-    walk: &'a Walk<'a>,
-    visit: &'a mut V,
+struct Thread<'w, 'a, V> {
+    walk: &'w Walk<'a>,
+    visit: &'w mut V,
     path: Vec<u8>,
     buffer: Vec<u8>,
     names: Vec<u8>,
     entries: Vec<Entry>,
     files: Vec<Entry>,
-    work: Vec<Work>,
+    work: Vec<Work<'a>>,
     matches: Vec<usize>,
 }
 
-impl<'a, V: Visit> Thread<'a, V> {
-    fn new(walk: &'a Walk<'a>, visit: &'a mut V) -> Thread<'a, V> {
+impl<'w, 'a, V: Visit> Thread<'w, 'a, V> {
+    fn new(walk: &'w Walk<'a>, visit: &'w mut V) -> Thread<'w, 'a, V> {
         Thread {
             walk,
             visit,
@@ -257,7 +257,7 @@ impl<'a, V: Visit> Thread<'a, V> {
         true
     }
 
-    fn work(&mut self, work: Work) -> ControlFlow<()> {
+    fn work(&mut self, work: Work<'a>) -> ControlFlow<()> {
         let lead = self.walk.plan.lead.len();
         match work {
             Work::Directory { node, above, rules } => {
@@ -306,7 +306,7 @@ impl<'a, V: Visit> Thread<'a, V> {
     fn list(
         &mut self,
         node: &Arc<Node>,
-        open: Arc<Open>,
+        open: Arc<Open<'a>>,
         mut rules: Option<Arc<Rules>>,
         mut begins: bool,
     ) -> ControlFlow<()> {
@@ -341,7 +341,7 @@ impl<'a, V: Visit> Thread<'a, V> {
     }
 
     /// Takes what the kernel gives in two calls; whether that was the end.
-    fn read(&mut self, open: &Open) -> bool {
+    fn read(&mut self, open: &Open<'_>) -> bool {
         self.names.clear();
         self.entries.clear();
         for _ in 0..2 {
@@ -374,7 +374,7 @@ impl<'a, V: Visit> Thread<'a, V> {
 
     /// Which files that say what is left out a directory has: by its entries, where they
     /// are all read.
-    fn has(&self, open: &Open, ended: bool) -> Has {
+    fn has(&self, open: &Open<'_>, ended: bool) -> Has {
         if !ended {
             return Has::look(open);
         }
@@ -398,7 +398,7 @@ impl<'a, V: Visit> Thread<'a, V> {
     fn sort(
         &mut self,
         node: &Arc<Node>,
-        open: &Arc<Open>,
+        open: &Arc<Open<'a>>,
         rules: Option<&Arc<Rules>>,
         base: usize,
         stays: bool,
@@ -462,7 +462,7 @@ impl<'a, V: Visit> Thread<'a, V> {
 fn tell<V: Visit>(
     visit: &mut V,
     path: &mut Vec<u8>,
-    open: &Open,
+    open: &Open<'_>,
     base: usize,
     name: &[u8],
 ) -> ControlFlow<()> {
@@ -475,7 +475,7 @@ fn tell<V: Visit>(
 }
 
 /// What an entry is, where the directory itself does not say.
-fn kind(open: &Open, name: &CStr, told: FileType) -> Kind {
+fn kind(open: &Open<'_>, name: &CStr, told: FileType) -> Kind {
     match told {
         FileType::RegularFile => Kind::File,
         FileType::Directory => Kind::Directory,

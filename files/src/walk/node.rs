@@ -80,15 +80,17 @@ impl Drop for Node {
 
 /// A directory that is open, counted.
 #[derive(Debug)]
-pub(super) struct Open {
-    directory: OwnedFd,
+pub(super) struct Open<'a> {
+    start: BorrowedFd<'a>,
+    /// None: it is the start.
+    own: Option<OwnedFd>,
     count: Arc<AtomicUsize>,
 }
 
-impl Open {
-    fn new(directory: OwnedFd, count: &Arc<AtomicUsize>) -> Open {
+impl<'a> Open<'a> {
+    fn new(start: BorrowedFd<'a>, own: Option<OwnedFd>, count: &Arc<AtomicUsize>) -> Open<'a> {
         count.fetch_add(1, Ordering::Relaxed);
-        Open { directory, count: Arc::clone(count) }
+        Open { start, own, count: Arc::clone(count) }
     }
 
     /// Whether it may stay open for what waits in it.
@@ -96,37 +98,33 @@ impl Open {
         self.count.load(Ordering::Relaxed) < KEPT
     }
 
-    /// The start.
-    pub(super) fn start(start: BorrowedFd<'_>, count: &Arc<AtomicUsize>) -> Result<Open, Errno> {
-        Ok(Open::new(openat(start, ".", DIRECTORY, Mode::empty())?, count))
-    }
-
-    /// A directory in one that is open, or else by its path from the start on.
+    /// The start; a directory in one that is open, or else by its path from the start on.
     pub(super) fn of(
-        start: BorrowedFd<'_>,
-        above: Option<&Open>,
+        start: BorrowedFd<'a>,
+        above: Option<&Open<'_>>,
         node: &Node,
         path: &[u8],
         count: &Arc<AtomicUsize>,
-    ) -> Result<Open, Errno> {
-        let opened = match above {
+    ) -> Result<Open<'a>, Errno> {
+        let own = match above {
             Some(above) => {
-                openat(above.as_fd(), OsStr::from_bytes(&node.name), DIRECTORY, Mode::empty())?
+                let name = OsStr::from_bytes(&node.name);
+                Some(openat(above.as_fd(), name, DIRECTORY, Mode::empty())?)
             }
-            None if path.is_empty() => return Open::start(start, count),
-            None => again(start, path)?,
+            None if path.is_empty() => None,
+            None => Some(again(start, path)?),
         };
-        Ok(Open::new(opened, count))
+        Ok(Open::new(start, own, count))
     }
 }
 
-impl AsFd for Open {
+impl AsFd for Open<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.directory.as_fd()
+        self.own.as_ref().map_or(self.start, AsFd::as_fd)
     }
 }
 
-impl Drop for Open {
+impl Drop for Open<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }

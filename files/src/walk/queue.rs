@@ -72,7 +72,8 @@ impl<T> Queue<T> {
     pub(super) fn done(&self) {
         let mut state = self.state();
         state.busy -= 1;
-        if state.busy == 0 && state.waiting.is_empty() {
+        // To wake is to ask the kernel, even where nobody waits.
+        if state.busy == 0 && state.waiting.is_empty() && state.idle > 0 {
             drop(state);
             self.changed.notify_all();
         }

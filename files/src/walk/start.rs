@@ -16,7 +16,7 @@ use tool_protocol::Fault;
 use super::Kind;
 use crate::error::{Doing, FileError};
 use crate::ignored::{Account, Has, Rules};
-use crate::root::{self, Roots};
+use crate::root::{self, Place, Roots, open_beneath};
 
 const STEP: OFlag =
     OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
@@ -24,7 +24,7 @@ const STEP: OFlag =
 /// What a caller's name led to.
 #[derive(Debug)]
 pub struct Start {
-    root: OwnedFd,
+    root: Arc<OwnedFd>,
     /// What is open.
     pub what: What,
     /// Its real name, absolute.
@@ -50,22 +50,27 @@ impl Start {
     pub fn find(roots: &Roots, path: &str) -> Result<Start, FileError> {
         let place = roots.place(path)?;
         let failed = |errno| FileError::system(Doing::Reading, &place.said, errno);
-        let found = place.open(OFlag::O_PATH, Mode::empty())?;
+        // Most are directories, and are opened at once. What else it is, and why that fails,
+        // is found out with O_PATH.
+        let (found, stat) = match directory(&place) {
+            Ok(directory) => (directory, None),
+            Err(_) => {
+                let found = place.open(OFlag::O_PATH, Mode::empty())?;
+                let stat = fstat(&found).map_err(failed)?;
+                (found, Some(stat))
+            }
+        };
         let name = root::name_of(found.as_fd()).map_err(failed)?;
         let root_name = root::name_of(place.root.as_fd()).map_err(failed)?;
         let rest = beneath(&name, &root_name).ok_or_else(|| root::outside(&place.said))?;
-        let stat = fstat(&found).map_err(failed)?;
         let mut lead = rest.to_vec();
-        let what = match Kind::of(stat.st_mode) {
-            Kind::Directory => {
-                if !lead.is_empty() {
-                    lead.push(b'/');
-                }
+        let what = match stat.map(|stat| (Kind::of(stat.st_mode), stat)) {
+            None => What::Directory(found),
+            Some((Kind::Directory, _)) => {
                 let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-                let directory = openat(&found, ".", flags, Mode::empty()).map_err(failed)?;
-                What::Directory(directory)
+                What::Directory(openat(&found, ".", flags, Mode::empty()).map_err(failed)?)
             }
-            Kind::File => {
+            Some((Kind::File, stat)) => {
                 let slash = lead.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
                 let own = CString::new(lead.split_off(slash)).unwrap_or_default();
                 // The file itself, not its name once more.
@@ -75,7 +80,7 @@ impl Start {
                 let file = open(link.as_str(), flags, Mode::empty()).map_err(failed)?;
                 What::File(file, own, Box::new(stat))
             }
-            _ => {
+            Some(_) => {
                 let message = format!(
                     "{} is a pipe, a socket or a device: name a directory or a file",
                     place.said.escape_ascii()
@@ -83,10 +88,10 @@ impl Start {
                 return Err(FileError::said(Fault::NotAFile, message));
             }
         };
-        let root = place.root.as_fd().try_clone_to_owned();
-        let root = root
-            .map_err(|error| failed(Errno::from_raw(error.raw_os_error().unwrap_or_default())))?;
-        Ok(Start { root, what, name, lead, shown: roots.shown(place.root) })
+        if matches!(what, What::Directory(_)) && !lead.is_empty() {
+            lead.push(b'/');
+        }
+        Ok(Start { root: place.root.kept(), what, name, lead, shown: roots.shown(place.root) })
     }
 
     /// What is left out beneath the start because of files in the directories above it, up
@@ -117,6 +122,14 @@ impl Start {
             (_, false) => [&self.shown, path].concat(),
         }
     }
+}
+
+/// Opens a directory to read it, as the name that it has within itself: who may not go into
+/// it is told so, and not that nothing is there.
+fn directory(place: &Place<'_>) -> Result<OwnedFd, Errno> {
+    let within = [&*place.rest, b"/."].concat();
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
+    open_beneath(place.root.as_fd(), &within, flags, Mode::empty())
 }
 
 /// What follows a root's real name in another.
