@@ -9,7 +9,7 @@
 
 mod common;
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use common::{Dice, call, paths, roots, stream, write};
 use serde_json::{Value, json};
@@ -161,4 +161,27 @@ fn an_answer_is_bounded_however_long_paths_are_and_pages_go_on() {
     assert_eq!(seen.len(), count + 4);
     seen.dedup();
     assert_eq!(seen.len(), count + 4);
+}
+
+#[test]
+fn a_directory_that_may_be_read_and_not_gone_into_is_no_empty_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let mode = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let closed = directory.path().join("closed");
+    write(closed.join("f"), "");
+    mode(directory.path(), 0o755);
+    mode(&closed, 0o444);
+    let roots = roots(directory.path());
+    // A thread that is nobody, where the others may be root.
+    let listed = std::thread::scope(|scope| {
+        let list = || {
+            nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65534));
+            call::<ListDirectory>(&roots, json!({"path": "closed"}))
+        };
+        scope.spawn(list).join().unwrap()
+    });
+    mode(&closed, 0o755);
+    assert_eq!(listed.unwrap_err().fault(), Fault::PermissionDenied);
 }
