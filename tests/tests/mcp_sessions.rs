@@ -61,6 +61,54 @@ fn a_call_that_is_taken_back_ends_with_its_processes() {
     still_works(&http.server);
 }
 
+/// How many calls wait for a person.
+fn waiting(server: &Server) -> usize {
+    let answer = server.control().call(&json!({"op": "approvals"}));
+    let all = answer["waiting"].as_array().expect("a list");
+    all.iter().filter(|one| one["waits"] == json!(true)).count()
+}
+
+#[test]
+fn a_resource_that_is_taken_back_is_not_waited_for() {
+    let http = Http::with_tokens(|s| {
+        for tool in ["read_file", "list_directory"] {
+            s.file(format!("agent.d/{tool}.toml"), "default = \"ask\"\n", 0o644);
+        }
+        s.env("TOOL_AGENT_DEFINITIONS", s.path("agent.d"));
+    });
+    let file = http.server.ws().join("f");
+    fs::write(&file, "x").expect("write");
+    let read = json!({"uri": format!("file://{}", file.display())});
+    let asked = [("resources/read", read), ("resources/list", json!({}))];
+
+    let mut pipe = Pipe::begun(&http.server);
+    for (method, params) in &asked {
+        pipe.send(&request(7, method, params));
+        eventually("it waits", || waiting(&http.server) == 1);
+        pipe.send(&cancelled(7));
+        eventually("it waits no more", || waiting(&http.server) == 0);
+    }
+    assert_eq!(pipe.result(8, "ping", &json!({})), json!({}), "and nothing else ends");
+
+    let mut web = Web::begun(&http, ALICE);
+    // Who listens is there: nothing is ended because nobody is.
+    let _listening = web.stream("GET /mcp", "");
+    for (method, params) in &asked {
+        let mut answer = web.stream("POST /mcp", &request(7, method, params).to_string());
+        eventually("it waits", || waiting(&http.server) == 1);
+        web.send(&cancelled(7));
+        eventually("it waits no more", || waiting(&http.server) == 0);
+        assert!(!answer.rest().contains("\"result\""), "what is taken back is not answered");
+    }
+    assert_eq!(web.result(8, "ping", &json!({})), json!({}));
+    // The end of the session takes them along too.
+    let (method, params) = &asked[0];
+    let _answer = web.stream("POST /mcp", &request(9, method, params).to_string());
+    eventually("it waits", || waiting(&http.server) == 1);
+    assert_eq!(web.delete(), 200);
+    eventually("it waits no more", || waiting(&http.server) == 0);
+}
+
 #[test]
 fn who_goes_away_takes_the_calls_along() {
     let http = server();

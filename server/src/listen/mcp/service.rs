@@ -266,9 +266,8 @@ impl<W: Way> ServerHandler for Service<W> {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
-        let visitor = visitor(&context);
-        let (gone, _guard) = ending(&context, visitor.as_ref());
-        resources::list(&self.way, cursor.as_deref(), gone, visitor).await
+        let list = |gone, visitor| resources::list(&self.way, cursor.as_deref(), gone, visitor);
+        until_taken_back(&context, list).await
     }
 
     async fn list_resource_templates(
@@ -284,9 +283,8 @@ impl<W: Way> ServerHandler for Service<W> {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let visitor = visitor(&context);
-        let (gone, _guard) = ending(&context, visitor.as_ref());
-        Ok(resources::read(&self.way, &request.uri, gone, visitor).await?.into())
+        let read = |gone, visitor| resources::read(&self.way, &request.uri, gone, visitor);
+        Ok(until_taken_back(&context, read).await?.into())
     }
 
     fn accepted_subscription_filter(
@@ -326,17 +324,23 @@ fn visitor(context: &RequestContext<RoleServer>) -> Option<Visitor> {
     head.extensions.get::<Visitor>().cloned()
 }
 
-/// What ends a short call: its request's end, or its session's.
-fn ending(
+/// A call that tells nothing meanwhile. It ends when its request is taken back or over, or
+/// its session is.
+async fn until_taken_back<T, F: Future<Output = T>>(
     context: &RequestContext<RoleServer>,
-    visitor: Option<&Visitor>,
-) -> (CancellationToken, DropGuard) {
-    let gone = match visitor {
-        Some(visitor) => visitor.calls.child_token(),
-        None => context.ct.child_token(),
-    };
-    let guard = gone.clone().drop_guard();
-    (gone, guard)
+    call: impl FnOnce(CancellationToken, Option<Visitor>) -> F,
+) -> T {
+    let visitor = visitor(context);
+    let calls = visitor.as_ref().map(|visitor| visitor.calls.clone()).unwrap_or_default();
+    let gone = context.ct.child_token();
+    let _gone = gone.clone().drop_guard();
+    let mut called = std::pin::pin!(call(gone.clone(), visitor));
+    tokio::select! {
+        biased;
+        done = &mut called => return done,
+        () = calls.cancelled() => gone.cancel(),
+    }
+    called.await
 }
 
 fn held<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
