@@ -1,8 +1,10 @@
 //! What a client by HTTP may take of time, memory and calls; and how its calls end.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 
+use nix::sys::resource::Resource;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use tool_broker_tests::http::{ALICE, BOB, Http, answer};
@@ -211,6 +213,71 @@ fn connections_that_ask_nothing_make_room_and_those_that_do_stay() {
     fs::write(http.server.ws().join("go"), "").expect("write");
     assert!(answer(streamed).body.contains("event: result"), "it was cut off");
     drop(idle);
+}
+
+/// A request on a connection that is to be kept, but for its body: the server waits for it.
+fn half(http: &Http) -> BufReader<TcpStream> {
+    let mut stream = http.dial();
+    let head = format!(
+        "POST /tools/none HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
+         Content-Length: 2\r\nExpect: 100-continue\r\n\r\n",
+        http.address
+    );
+    stream.write_all(head.as_bytes()).expect("send");
+    let mut stream = BufReader::new(stream);
+    assert_eq!(kept(&mut stream), Some(100));
+    stream
+}
+
+/// The status of an answer on such a connection; none where it is closed.
+fn kept(stream: &mut BufReader<TcpStream>) -> Option<u16> {
+    let (mut head, mut length) = (Vec::new(), 0);
+    loop {
+        let mut line = String::new();
+        match stream.read_line(&mut line) {
+            Ok(read) if read > 0 => {}
+            _ => return None,
+        }
+        if line == "\r\n" {
+            break;
+        }
+        if let Some(("content-length", bytes)) = line.to_lowercase().trim_end().split_once(": ") {
+            length = bytes.parse().expect("a length");
+        }
+        head.push(line);
+    }
+    stream.read_exact(&mut vec![0; length]).expect("the body");
+    head.first()?.split(' ').nth(1)?.parse().ok()
+}
+
+/// Every place is taken by a request that is under way. The first that has its answer goes for
+/// who waits, and it alone: no other one, and nobody because his time is up.
+#[test]
+fn who_has_its_answer_makes_room_for_who_waits() {
+    // Of what is left of them one in eight is a place.
+    let http = Http::open_to_all(|s| s.limit(Resource::RLIMIT_NOFILE, 256, 256));
+    let mut all: Vec<_> = (0..26).map(|_| half(&http)).collect();
+    let (done, under_way) = all.split_at_mut(3);
+    let ask = http.request("GET /health", "", "");
+    let mut waiting = http.dial();
+    waiting.write_all(ask.as_bytes()).expect("send");
+    for stream in &mut *done {
+        stream.get_mut().write_all(b"{}").expect("send");
+        assert_eq!(kept(stream), Some(404));
+    }
+    assert_eq!(answer(waiting).status, 200);
+    let again: Vec<Option<u16>> = done
+        .iter_mut()
+        .map(|stream| {
+            stream.get_mut().write_all(ask.as_bytes()).ok();
+            kept(stream)
+        })
+        .collect();
+    assert_eq!(again, [None, Some(200), Some(200)]);
+    for stream in under_way {
+        stream.get_mut().write_all(b"{}").expect("send");
+        assert_eq!(kept(stream), Some(404), "it was cut off");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! - `clients`     who may ask, by that file as it is now
 //! - `ending`      what was begun with a token ends with it
 //! - `serve`       connections: how many, how long, how they end
+//! - `seat`        the places of connections, and who gives one up
 //! - `guard`       before anything is read: Host, Origin, the token, the rate
 //! - `rate`        how many requests of a client
 //! - `share`       how many of them at once
@@ -38,6 +39,7 @@ mod original;
 mod page;
 mod rate;
 mod routes;
+mod seat;
 mod serve;
 mod share;
 mod token;

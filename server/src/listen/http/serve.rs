@@ -1,18 +1,15 @@
 //! Connections: how many at once, how long each may take with a request's head, and how
 //! they end.
 //!
-//! Owns: the loop that takes them. Where all places are taken, the oldest connection that
-//! asks nothing goes; where all ask something, the next waits in the kernel's queue. Must
-//! not: read a request; hyper does.
+//! Owns: the loop that takes them. Where all places are taken, the connection goes that has
+//! asked nothing for longest, once that is a second; where all ask something, the next waits
+//! until one of them has its answer. Must not: read a request; hyper does.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use http_body_util::BodyExt as _;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -20,13 +17,13 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::debug;
 
 use super::guard::Remote;
+use super::seat::{self, Asks, Seats};
 use crate::os::descriptors::give_up_after;
 
 /// From a connection, or from the answer before, to a whole head.
@@ -49,9 +46,8 @@ pub(super) async fn serve(
     stop: CancellationToken,
     cut: CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(most));
+    let mut seats = Seats::new(most);
     let open = TaskTracker::new();
-    let mut seats: VecDeque<Seat> = VecDeque::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -65,32 +61,23 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        seats.retain(|seat| !seat.left());
-        if places.available_permits() == 0
-            && let Some(idle) = seats.iter().position(Seat::is_idle)
-            && let Some(idle) = seats.remove(idle)
-        {
-            idle.leave.cancel();
-        }
-        let place = tokio::select! {
-            place = Arc::clone(&places).acquire_owned() => place,
+        let seat = tokio::select! {
+            seat = seats.take() => seat,
             () = stop.cancelled() => break,
         };
-        let Ok(place) = place else { break };
-        let seat = Seat { asks: Arc::new(()), leave: cut.child_token() };
-        let leave = seat.leave.clone();
-        let asks = Arc::clone(&seat.asks);
+        let Some(seat) = seat else { break };
         // Who takes nothing of an answer does not keep its place.
         give_up_after(&stream, deaf).ok();
-        let answered = answer(stream, Remote(remote.ip()), app.clone(), asks, stop.clone());
-        seats.push_back(seat);
+        let (asks, leave) = (Arc::clone(&seat.asks), seat.leave.clone());
+        let told = (stop.clone(), leave);
+        let answered = answer(stream, Remote(remote.ip()), app.clone(), asks, told);
+        let cut = cut.clone();
         open.spawn(async move {
-            let _place = place;
+            let _seat = seat;
             tokio::select! {
                 () = answered => {}
-                () = leave.cancelled() => {}
+                () = cut.cancelled() => {}
             }
-            leave.cancel();
         });
     }
     drop(listener);
@@ -98,45 +85,24 @@ pub(super) async fn serve(
     open.wait().await;
 }
 
-/// A connection, for those who look for a place.
-struct Seat {
-    /// Held by the connection, and by each request until all of its answer is sent.
-    asks: Arc<()>,
-    leave: CancellationToken,
-}
-
-impl Seat {
-    fn left(&self) -> bool {
-        self.leave.is_cancelled()
-    }
-
-    fn is_idle(&self) -> bool {
-        Arc::strong_count(&self.asks) <= 2
-    }
-}
-
 async fn answer(
     stream: TcpStream,
     remote: Remote,
     app: Router,
-    asks: Arc<()>,
-    stop: CancellationToken,
+    asks: Arc<Asks>,
+    (stop, leave): (CancellationToken, CancellationToken),
 ) {
     // An answer is written at once, whole.
     stream.set_nodelay(true).ok();
     let app = TowerToHyperService::new(app);
+    let asked = Arc::clone(&asks);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(remote);
-        let asks = Arc::clone(&asks);
+        let ask = asked.begin();
         let called = app.call(request);
         async move {
             let response = called.await?;
-            Ok::<_, Infallible>(response.map(|body| {
-                Body::new(body.map_frame(move |frame| {
-                    let _asks = &asks;
-                    frame
-                }))
-            }))
+            Ok::<_, Infallible>(response.map(|body| seat::until_written(body, ask)))
         }
     });
     let connection = http1::Builder::new()
@@ -152,6 +118,14 @@ async fn answer(
             connection.as_mut().graceful_shutdown();
             connection.await
         }
+        () = leave.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = connection.as_mut() => ended,
+                // Half a head asks nothing; what came just before the word is answered.
+                () = asks.idle() => return,
+            }
+        }
     };
     if let Err(error) = ended {
         debug!(%error, "a connection by HTTP");
@@ -161,6 +135,7 @@ async fn answer(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::Body;
     use axum::routing::get;
     use bytes::Bytes;
     use http_body_util::channel::Channel;
