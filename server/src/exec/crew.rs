@@ -54,8 +54,6 @@ type Work = Box<dyn FnOnce(Result<(), CrewError>) + Send>;
 pub(crate) trait Stay: Send {
     /// Whose it is.
     fn whose(&self) -> Whose;
-    /// Whether there is more already.
-    fn is_there(&self) -> bool;
     /// What is readable when there is.
     fn source(&self) -> BorrowedFd<'_>;
     /// One piece of it; whether to wait there again.
@@ -67,7 +65,6 @@ pub(crate) trait Stay: Send {
 /// What the work that a thread does says to the thread.
 #[derive(Default)]
 struct Here {
-    began: Option<Instant>,
     stay: Option<Box<dyn Stay>>,
     /// The next piece of work that is given from here is done here.
     catches: bool,
@@ -81,11 +78,6 @@ thread_local! {
 /// To be waited at when the work that this thread does is done.
 pub(crate) fn stay(there: Box<dyn Stay>) {
     HERE.with_borrow_mut(|here| here.stay = Some(there));
-}
-
-/// How long this thread has been at its work.
-pub(crate) fn since() -> Duration {
-    HERE.with_borrow(|here| here.began.map_or(Duration::MAX, |began| began.elapsed()))
 }
 
 /// Work that was given to a crew by one of its threads, for itself.
@@ -314,8 +306,8 @@ impl Crew {
     ) -> MutexGuard<'a, State> {
         while let Some(there) = stay.take() {
             let whose = there.whose();
-            let mut more = there.is_there();
-            if !more && state.stay < self.most / 2 && state.may_go_on(whose, self.of_one) {
+            let mut more = false;
+            if state.stay < self.most / 2 && state.may_go_on(whose, self.of_one) {
                 state.stay += 1;
                 drop(state);
                 more = readable_within(there.source(), LINGER);
@@ -343,7 +335,6 @@ impl Crew {
 
 /// Does a piece of work, and afterwards what nobody waits for: who asked has the answer.
 fn at_work(work: impl FnOnce() -> Option<Box<dyn Stay>>) -> Option<Box<dyn Stay>> {
-    HERE.with_borrow_mut(|here| here.began = Some(Instant::now()));
     let stay = work();
     let said = HERE.with_borrow_mut(|here| here.stay.take());
     after::left().written.iter().for_each(write_out);

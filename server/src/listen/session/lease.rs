@@ -37,9 +37,6 @@ use crate::listen::connection::{Read, Reader};
 
 /// How often the session looks at what it has lent.
 const LOOK: Duration = Duration::from_millis(5);
-/// Calls that are no longer than this are done one after the other by one thread: to have
-/// another do the next would take as long.
-const SHORT: Duration = Duration::from_micros(200);
 
 /// A call under way, begun by who cannot wait for it.
 pub(super) type Polled = Begun<Pin<Box<dyn Future<Output = Ended> + Send>>>;
@@ -65,11 +62,7 @@ enum State {
 }
 
 /// Where session and thread find what is lent.
-pub(super) struct Slot {
-    state: Mutex<State>,
-    /// Whether the last call answered here was short.
-    short: AtomicBool,
-}
+pub(super) struct Slot(Mutex<State>);
 
 /// What comes back.
 pub(super) struct Back {
@@ -102,11 +95,11 @@ pub(super) enum Event {
 
 impl Slot {
     pub(super) fn new() -> Arc<Slot> {
-        Arc::new(Slot { state: Mutex::new(State::Home), short: AtomicBool::new(false) })
+        Arc::new(Slot(Mutex::new(State::Home)))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn replace(&self, state: State) -> State {
@@ -115,7 +108,6 @@ impl Slot {
 
     /// This thread has answered a call: it stays, where that is offered.
     pub(super) fn answered(self: &Arc<Slot>) {
-        self.short.store(crew::since() <= SHORT, Ordering::Relaxed);
         let mut state = self.lock();
         match std::mem::replace(&mut *state, State::Away) {
             State::Offered(lease) => {
@@ -199,8 +191,6 @@ impl Waiting {
         // All of it, so that a file system that does not answer holds nothing of the broker's.
         slot.replace(State::AtCall(lease, begun));
         work.go(fit);
-        let short = crew::since() <= SHORT;
-        slot.short.store(short, Ordering::Relaxed);
         let (lease, mut begun) = {
             let mut state = slot.lock();
             match std::mem::replace(&mut *state, State::Away) {
@@ -230,7 +220,8 @@ impl Waiting {
             }
         }
         let written = waiting.lease.caller.line.upgrade().is_some_and(|line| line.joined());
-        if !written || !(short || waiting.lease.reader.is_between()) {
+        // Of several at once the others are for other threads.
+        if !written || !waiting.lease.reader.is_between() {
             waiting.give_back(Ok(None), None, None);
             return None;
         }
@@ -248,10 +239,6 @@ fn poll(runtime: &Handle, begun: &mut Polled) -> Poll<Ended> {
 impl Stay for Waiting {
     fn whose(&self) -> Whose {
         self.lease.caller.peer.whose()
-    }
-
-    fn is_there(&self) -> bool {
-        !self.lease.reader.is_between()
     }
 
     fn source(&self) -> BorrowedFd<'_> {
@@ -306,7 +293,7 @@ impl Session {
             && self.input.is_none()
             && self.reader.is_between()
             && self.writer.pending() == 0
-            && (self.under_way() == 0 || self.slot.short.load(Ordering::Relaxed))
+            && self.under_way() == 0
             && !self.context.broker.draining.is_cancelled()
             && self.context.agent.is_for_files(&asked.tool)
     }
