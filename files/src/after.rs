@@ -1,16 +1,28 @@
 //! What is done once an answer is on its way.
 //!
 //! Owns: files that a thread has done with and not closed, and those among them that are to
-//! be written out. To close the last descriptor of a file that was replaced is to remove it
-//! from the disk, and to write one out is to wake the disk: either takes longer than an edit,
-//! and who asked for it need not wait. Must not: keep them beyond the work of their thread
-//! ([`left`] is called after each; a thread that does not call it closes them at its end).
+//! be written out, which are gathered. To close the last descriptor of a file that was
+//! replaced is to remove it from the disk, and to write one out is to wake the disk: either
+//! takes longer than an edit, and who asked for it need not wait. What was replaced again
+//! before it was written out need not be written at all. Must not: keep what is only to be
+//! closed beyond the work of its thread ([`left`] is called after each; a thread that does not
+//! call it closes them at its end), write out, or wait.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
-/// More than this many are not left.
+use nix::sys::stat::fstat;
+
+/// More than this many are not left by one work.
 const MOST: usize = 64;
+
+/// How long what is gathered waits for more.
+pub const WAIT: Duration = Duration::from_millis(10);
+/// More than this many are not gathered, of all callers.
+pub const MANY: usize = 16;
 
 /// What a thread has left to do.
 #[derive(Debug, Default)]
@@ -47,4 +59,111 @@ pub(crate) fn write_out(file: impl Into<OwnedFd>) {
             left.written.push(file);
         }
     });
+}
+
+/// Those that have a name still. The others were replaced meanwhile: they are closed, and
+/// what has no place on the disk by then never gets one.
+pub fn still_named(files: Vec<OwnedFd>) -> Vec<OwnedFd> {
+    let named = |file: &OwnedFd| fstat(file).map_or(true, |stat| stat.st_nlink > 0);
+    files.into_iter().filter(named).collect()
+}
+
+/// What is to be written out, of each caller.
+#[derive(Debug)]
+pub struct Gathered<Whose>(HashMap<Whose, Vec<OwnedFd>>);
+
+/// What comes next for what was gathered.
+#[derive(Debug)]
+pub enum Next {
+    /// They are taken with what was there before them.
+    Wait,
+    /// Somebody is to take them, after [`WAIT`].
+    Take,
+    /// Too much: all of this caller's, to be looked at now.
+    Look(Vec<OwnedFd>),
+}
+
+impl<Whose> Default for Gathered<Whose> {
+    fn default() -> Gathered<Whose> {
+        Gathered(HashMap::new())
+    }
+}
+
+impl<Whose: Eq + Hash> Gathered<Whose> {
+    /// Adds them.
+    pub fn add(&mut self, whose: Whose, files: Vec<OwnedFd>) -> Next {
+        if self.count() + files.len() > MANY {
+            let mut all = self.0.get_mut(&whose).map(std::mem::take).unwrap_or_default();
+            all.extend(files);
+            return Next::Look(all);
+        }
+        let mut next = Next::Wait;
+        let all = self.0.entry(whose).or_insert_with(|| {
+            next = Next::Take;
+            Vec::new()
+        });
+        all.extend(files);
+        next
+    }
+
+    /// Puts back what was looked at, where somebody takes it and there is room for some more,
+    /// so that not each that comes is a reason to look; else gives it, to be written out now.
+    pub fn put_back(&mut self, whose: &Whose, files: Vec<OwnedFd>) -> Vec<OwnedFd> {
+        let fits = self.count() + files.len() <= MANY / 4 * 3;
+        match self.0.get_mut(whose).filter(|_| fits) {
+            Some(all) => {
+                all.extend(files);
+                Vec::new()
+            }
+            None => files,
+        }
+    }
+
+    /// All of that caller's. Nobody is to take the next.
+    pub fn take(&mut self, whose: &Whose) -> Vec<OwnedFd> {
+        self.0.remove(whose).unwrap_or_default()
+    }
+
+    fn count(&self) -> usize {
+        self.0.values().map(Vec::len).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::fixture::Workspace;
+
+    fn some(workspace: &Workspace, names: std::ops::Range<usize>) -> Vec<OwnedFd> {
+        let make = |name: usize| File::create(workspace.at(&name.to_string())).unwrap().into();
+        names.map(make).collect()
+    }
+
+    #[test]
+    fn what_was_replaced_has_no_name_any_more() {
+        let workspace = Workspace::new();
+        let files = some(&workspace, 0..3);
+        std::fs::rename(workspace.at("0"), workspace.at("1")).unwrap();
+        assert_eq!(still_named(files).len(), 2);
+    }
+
+    #[test]
+    fn who_gathers_first_is_come_for_and_no_more_are_gathered_than_there_may_be() {
+        let workspace = Workspace::new();
+        let mut gathered = Gathered::default();
+        assert!(matches!(gathered.add('a', some(&workspace, 0..1)), Next::Take));
+        assert!(matches!(gathered.add('a', some(&workspace, 1..4)), Next::Wait));
+        assert!(matches!(gathered.add('b', some(&workspace, 4..MANY)), Next::Take));
+        assert_eq!(gathered.count(), MANY);
+        let Next::Look(of_a) = gathered.add('a', some(&workspace, 0..1)) else { panic!() };
+        assert_eq!((of_a.len(), gathered.count()), (5, MANY - 4));
+        assert_eq!(gathered.put_back(&'a', of_a).len(), 5, "there is no room");
+        assert_eq!(gathered.take(&'b').len(), MANY - 4);
+        assert_eq!(gathered.put_back(&'a', some(&workspace, 0..5)).len(), 0);
+        assert_eq!(gathered.take(&'a').len(), 5);
+        assert_eq!(gathered.put_back(&'a', some(&workspace, 0..1)).len(), 1, "nobody takes it");
+        assert_eq!(gathered.count(), 0);
+    }
 }

@@ -111,8 +111,8 @@ impl<'a> Temporary<'a> {
 
     /// Takes the place of what has the name. In two steps, each at once: some file systems
     /// write a file out before they let it take another's place by rename alone, so that a
-    /// power cut leaves no empty file, and the caller waits for the disk. [`after`] begins
-    /// that when the caller has its answer.
+    /// power cut leaves no empty file, and the caller waits for the disk. [`after`] has
+    /// that begun when the caller has its answer.
     fn replace(&self, from: &str, name: &OsStr) -> Result<(), Errno> {
         let at = self.directory;
         let exchange = || renameat2(at, from, at, name, RenameFlags::RENAME_EXCHANGE);

@@ -6,6 +6,7 @@ mod audit_help;
 use std::fs;
 
 use audit_help::Strace;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tool_broker_tests::{Server, eventually, skipped};
 
@@ -20,6 +21,16 @@ fn server(durable: &str) -> Server {
     assert_eq!(wrote["success"], json!(true), "{wrote}");
     rested(&server);
     server
+}
+
+/// The numbers of its threads that are not for files, as they begin a line of a trace.
+fn others(server: &Server) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("the server's threads");
+    let is_other = |path: &std::path::Path| {
+        fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() != "files")
+    };
+    let tasks = tasks.flatten().map(|task| task.path()).filter(|path| is_other(path));
+    tasks.map(|path| format!("{} ", path.file_name().expect("a number").display())).collect()
 }
 
 /// Waits until no thread for files has work: one that has just answered is not free yet, and
@@ -45,7 +56,9 @@ fn what_is_written_is_made_to_last_only_where_the_setting_says_so() {
         for (tool, input) in &works {
             let log = server.path(tool);
             let calls = "fsync,fdatasync,sync_file_range,linkat,renameat,renameat2";
-            let Some(strace) = Strace::trace(server.pid(), &["files"], calls, &log) else {
+            let others = others(&server);
+            // What is done later may be by a thread that is new.
+            let Some(strace) = Strace::follow(server.pid(), calls, &log) else {
                 return skipped(test, "strace is not here, or may not trace");
             };
             rested(&server);
@@ -61,14 +74,16 @@ fn what_is_written_is_made_to_last_only_where_the_setting_says_so() {
                         call => call.to_owned(),
                     }
                 };
-                let calls = text.lines().filter(|line| line.contains('(')).map(word);
+                let of_files = |line: &&str| !others.iter().any(|other| line.starts_with(other));
+                let calls = text.lines().filter(|line| line.contains('(')).filter(of_files);
+                let calls = calls.map(word);
                 let mut calls: Vec<String> = calls.collect();
                 // What had no name has one of its own before it takes another's.
                 calls.dedup_by(|one, other| one == other && one == "name");
                 calls
             };
             // Content, name, directory; where directories are made, theirs come first.
-            // What replaces something is written out all the same, when the call is answered.
+            // What replaces something is written out all the same, a moment after the answer.
             let whole = match (durable, *tool) {
                 ("true", _) => &["fsync", "name", "fsync"][..],
                 (_, "edit_file") => &["name", "sync_file_range"][..],
@@ -85,6 +100,30 @@ fn what_is_written_is_made_to_last_only_where_the_setting_says_so() {
             rested(&server);
         }
     }
+}
+
+#[test]
+fn what_was_left_is_written_out_before_a_server_that_is_stopped_ends() {
+    let test = "what_was_left_is_written_out_before_a_server_that_is_stopped_ends";
+    let server = server("false");
+    let log = server.path("strace");
+    let calls = "sync_file_range,exit_group";
+    let Some(_strace) = Strace::follow(server.pid(), calls, &log) else {
+        return skipped(test, "strace is not here, or may not trace");
+    };
+    let mut caller = server.connect();
+    let edit = json!({"path": "f", "old_text": "one", "new_text": "two"});
+    let done = caller.call(&json!({"tool": "edit_file", "input": edit, "id": 1}));
+    assert_eq!(done["success"], json!(true), "{done}");
+    drop(caller);
+    let _setup = server.stop(Signal::SIGTERM);
+    eventually("the server has ended", || trace(&log).contains("exit_group("));
+    let text = trace(&log);
+    assert_eq!(text.matches("sync_file_range(").count(), 1, "{text}");
+}
+
+fn trace(log: &std::path::Path) -> String {
+    fs::read_to_string(log).expect("the trace")
 }
 
 /// What the audit promises of a call: `broker/operate/trip.rs` notes it on the thread that

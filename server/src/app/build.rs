@@ -37,6 +37,8 @@ const FILE_THREADS: u64 = 16;
 /// Descriptors that one of them may have open: a search keeps as many directories open, and a
 /// file for each of its own threads.
 const FILE_EACH: u64 = 72;
+/// That they have gathered to be written out.
+const FILE_LEFT: u64 = tool_files::after::MANY as u64;
 /// One in so many is kept for them.
 const FILE_SHARE: u64 = 8;
 
@@ -45,7 +47,7 @@ const FEW: u64 = 1024;
 
 /// Of a limit of descriptors, how many may work on files at once.
 fn file_threads(descriptors: u64) -> u64 {
-    (descriptors / FILE_SHARE / FILE_EACH).clamp(1, FILE_THREADS)
+    ((descriptors / FILE_SHARE).saturating_sub(FILE_LEFT) / FILE_EACH).clamp(1, FILE_THREADS)
 }
 
 /// What the registry needs of the settings.
@@ -174,7 +176,7 @@ pub(crate) fn build(config: &Config, purpose: For) -> Result<Built, AppError> {
     let workers = file_threads(files.now);
     // Of few none are kept: calls come first.
     if files.now >= FEW {
-        files.now -= (workers * FILE_EACH).min(files.now / FILE_SHARE);
+        files.now -= (workers * FILE_EACH + FILE_LEFT).min(files.now / FILE_SHARE);
     }
     let executor = Executor::new(
         Trees::new(marks)?,

@@ -1,8 +1,8 @@
 //! A server: built from its settings, run until a signal, stopped in order.
 //!
 //! Order of the stop: no new connections and calls; the calls under way get
-//! their time, then their trees end; what earlier calls left behind ends; the
-//! sockets' files go; the log is written out.
+//! their time, then their trees end; what they wrote is written out; what earlier
+//! calls left behind ends; the sockets' files go; the log is written out.
 //!
 //! - `build`      a broker from the settings
 //! - `sockets`    where it listens
@@ -313,6 +313,7 @@ async fn stop(
     timeout(config.timeouts.grace + Duration::from_secs(3), busy.wait()).await.ok();
     timeout(config.timeouts.grace + Duration::from_secs(3), broker.project.rest()).await.ok();
     timeout(config.timeouts.grace + Duration::from_secs(3), agent.rest()).await.ok();
+    broker.rest_files().await;
     closed.cancel();
     if let Some(audit) = &broker.audit {
         audit.rest();

@@ -159,6 +159,11 @@ impl Broker {
         self.files.crew.run(peer.whose(), work).await
     }
 
+    /// What was written for calls that are over is written out, as far as that goes.
+    pub(crate) async fn rest_files(&self) {
+        self.files.crew.rest().await;
+    }
+
     /// One operation, from its input to its output; nothing where [`Operating::tell`] has
     /// taken that.
     pub(crate) async fn operate(self: &Arc<Broker>, asked: Operating) -> Option<Operated> {

@@ -9,7 +9,16 @@
 //! one piece of work calls the next. Pieces that are short are done by few threads, one
 //! after the other; behind one that blocks, another thread is always on its way.
 //!
+//! And a thread that has done some work may stay a moment where more of it would come from
+//! (`Stay`): who makes one call mostly makes the next, and to wake another thread for it takes
+//! longer than to read a small file. At most half of all stay, and none goes on there where
+//! others wait.
+//!
 //! Must not: know what the work is, or do any unconfined.
+//!
+//! - `later`  what they do when nobody waits for it
+
+mod later;
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -23,7 +32,8 @@ use nix::errno::Errno;
 use tokio::sync::oneshot;
 use tool_files::{after, spare};
 
-use crate::os::descriptors::{readable_within, write_out};
+use self::later::Later;
+use crate::os::descriptors::readable_within;
 use crate::os::identity::Identity;
 use crate::os::landlock::Domain;
 use crate::os::thread::confine;
@@ -121,6 +131,7 @@ pub(crate) struct Crew {
     identity: Option<Identity>,
     domain: Option<Domain>,
     state: Mutex<State>,
+    later: Later,
 }
 
 #[derive(Default)]
@@ -193,7 +204,8 @@ impl Crew {
         domain: Option<Domain>,
     ) -> Arc<Crew> {
         let (most, of_one) = (most.max(1), (most / 2).max(1));
-        Arc::new(Crew { most, of_one, identity, domain, state: Mutex::default() })
+        let (state, later) = (Mutex::default(), Later::new());
+        Arc::new(Crew { most, of_one, identity, domain, state, later })
     }
 
     /// Does it on one of the threads. What is given up is done all the same, and nobody
@@ -269,7 +281,7 @@ impl Crew {
                 let next = self.call(&mut state).ok().flatten();
                 drop(state);
                 next.into_iter().for_each(|next| next.thread.unpark());
-                let stay = at_work(|| {
+                let stay = self.at_work(whose, || {
                     work(fit);
                     None
                 });
@@ -321,24 +333,29 @@ impl Crew {
             }
             state.begun(whose);
             drop(state);
-            stay = at_work(|| there.go(fit));
+            stay = self.at_work(whose, || there.go(fit));
             state = self.lock();
             state.ended(whose);
         }
         state
     }
 
+    /// Does a piece of work; where this thread is to stay.
+    fn at_work(
+        self: &Arc<Crew>,
+        whose: Whose,
+        work: impl FnOnce() -> Option<Box<dyn Stay>>,
+    ) -> Option<Box<dyn Stay>> {
+        let _under_way = self.later.under_way();
+        let stay = work();
+        // Who asked has the answer: now what nobody waits for.
+        self.later(whose, after::left());
+        stay.or_else(|| HERE.with_borrow_mut(|here| here.stay.take()))
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Does a piece of work, and afterwards what nobody waits for: who asked has the answer.
-fn at_work(work: impl FnOnce() -> Option<Box<dyn Stay>>) -> Option<Box<dyn Stay>> {
-    let stay = work();
-    let said = HERE.with_borrow_mut(|here| here.stay.take());
-    after::left().written.iter().for_each(write_out);
-    stay.or(said)
 }
 
 impl Seat {

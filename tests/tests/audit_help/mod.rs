@@ -104,6 +104,14 @@ impl Strace {
         Strace::attach(pid, threads, &["-e", &format!("trace={calls}")], to)
     }
 
+    /// The same of all its threads, and of those that it starts, each with its number.
+    pub fn follow(pid: i32, calls: &str, to: &Path) -> Option<Strace> {
+        let mut command = Command::new("strace");
+        command.args(["-f", "-p", &pid.to_string(), "-e", &format!("trace={calls}")]);
+        // Of all that are there it says so once.
+        Strace::begin(command, 1, to)
+    }
+
     fn attach(pid: i32, threads: &[&str], options: &[&str], to: &Path) -> Option<Strace> {
         let mut command = Command::new("strace");
         let mut attached = 0;
@@ -115,7 +123,12 @@ impl Strace {
             }
         }
         assert!(attached >= threads.len(), "threads of {threads:?} are not there");
-        command.arg("-o").arg(to).args(options);
+        command.args(options);
+        Strace::begin(command, attached, to)
+    }
+
+    fn begin(mut command: Command, mut attached: usize, to: &Path) -> Option<Strace> {
+        command.arg("-o").arg(to);
         tool_broker_tests::sys::die_with_parent(&mut command);
         let spawned = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
         let mut child = spawned.ok()?;
