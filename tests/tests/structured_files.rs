@@ -3,8 +3,9 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 
+use nix::fcntl::{Flock, FlockArg};
 use serde_json::{Value, json};
-use tool_broker_tests::{Server, Setup, eventually_some, is_root, still_works};
+use tool_broker_tests::{Server, Setup, eventually, eventually_some, is_root, still_works};
 
 fn call(server: &Server, tool: &str, input: &Value) -> Value {
     server.connect().call(&json!({"tool": tool, "input": input, "id": 1}))
@@ -297,4 +298,42 @@ fn what_is_written_belongs_to_the_workspaces_owner() {
     fs::write(&own, "canary").expect("write");
     fs::set_permissions(&own, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("chmod");
     assert_eq!(code(&server, "read_file", &json!({"path": "roots"})), "PERMISSION_DENIED");
+}
+
+/// One that is held by a call has another come, and that one is its owner's too.
+#[test]
+fn calls_at_once_are_each_done_as_the_workspaces_owner() {
+    if !is_root() {
+        return tool_broker_tests::skipped(
+            "calls_at_once_are_each_done_as_the_workspaces_owner",
+            "root only",
+        );
+    }
+    let server = Server::start(|s| {
+        let ws = s.ws();
+        nix::unistd::chown(&ws, Some(4321.into()), Some(4321.into())).expect("chown");
+    });
+    let mut wire = server.connect();
+    for round in 0..3 {
+        let held: Vec<_> = (0..6)
+            .map(|number| {
+                let path = server.ws().join(format!("{round}-{number}"));
+                fs::write(&path, "one").expect("write");
+                nix::unistd::chown(&path, Some(4321.into()), Some(4321.into())).expect("chown");
+                let file = fs::File::open(&path).expect("open");
+                Flock::lock(file, FlockArg::LockExclusive).expect("lock")
+            })
+            .collect();
+        for number in 0..6 {
+            let path = format!("{round}-{number}");
+            let input = json!({"path": path, "old_text": "one", "new_text": "two"});
+            wire.send_json(&json!({"tool": "edit_file", "input": input, "id": number}));
+        }
+        eventually("all are under way", || server.status()["calls"]["running"] == json!(6));
+        drop(held);
+        for _ in 0..6 {
+            let seen = wire.recv_json();
+            assert_eq!(seen["success"], json!(true), "{seen}");
+        }
+    }
 }

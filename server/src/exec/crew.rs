@@ -17,12 +17,12 @@
 //! Must not: know what the work is, or do any unconfined.
 //!
 //! - `later`  what they do when nobody waits for it
+//! - `stay`   where they wait for more of the same
 
 mod later;
+mod stay;
 
-use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
@@ -33,17 +33,14 @@ use tokio::sync::oneshot;
 use tool_files::{after, spare};
 
 use self::later::Later;
-use crate::os::descriptors::readable_within;
+pub(crate) use self::stay::{Stay, catch, stay};
+use self::stay::{caught, confined, here_is_confined, stays};
 use crate::os::identity::Identity;
 use crate::os::landlock::Domain;
 use crate::os::thread::confine;
 
 /// How long a thread without work stays.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long it waits where its last work came from. A caller that takes longer to go on than
-/// this does not notice the thread that is woken more.
-const LINGER: Duration = Duration::from_millis(2);
-
 /// Why work was not done.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub(crate) enum CrewError {
@@ -59,68 +56,6 @@ pub(crate) enum CrewError {
 pub(crate) type Whose = (usize, u32, u32);
 
 type Work = Box<dyn FnOnce(Result<(), CrewError>) + Send>;
-
-/// Where more work would come from, and what does it.
-pub(crate) trait Stay: Send {
-    /// Whose it is.
-    fn whose(&self) -> Whose;
-    /// What is readable when there is.
-    fn source(&self) -> BorrowedFd<'_>;
-    /// One piece of it; whether to wait there again.
-    fn go(self: Box<Self>, fit: Result<(), CrewError>) -> Option<Box<dyn Stay>>;
-    /// Nothing has come, or others wait.
-    fn leave(self: Box<Self>);
-}
-
-/// What the work that a thread does says to the thread.
-#[derive(Default)]
-struct Here {
-    stay: Option<Box<dyn Stay>>,
-    /// The next piece of work that is given from here is done here.
-    catches: bool,
-    caught: Option<Work>,
-}
-
-thread_local! {
-    static HERE: RefCell<Here> = RefCell::default();
-}
-
-/// To be waited at when the work that this thread does is done.
-pub(crate) fn stay(there: Box<dyn Stay>) {
-    HERE.with_borrow_mut(|here| here.stay = Some(there));
-}
-
-/// Work that was given to a crew by one of its threads, for itself.
-pub(crate) struct Caught(Work);
-
-impl Caught {
-    /// Does it.
-    pub(crate) fn go(self, fit: Result<(), CrewError>) {
-        (self.0)(fit);
-    }
-}
-
-/// Does that, and catches the first piece of work that it gives to this thread's crew.
-pub(crate) fn catch<T>(giving: impl FnOnce() -> T) -> (T, Option<Caught>) {
-    HERE.with_borrow_mut(|here| here.catches = true);
-    let done = giving();
-    let caught = HERE.with_borrow_mut(|here| {
-        here.catches = false;
-        here.caught.take()
-    });
-    (done, caught.map(Caught))
-}
-
-/// The work back, where nobody catches it.
-fn caught(work: Work) -> Option<Work> {
-    HERE.with_borrow_mut(|here| {
-        if !std::mem::take(&mut here.catches) {
-            return Some(work);
-        }
-        here.caught = Some(work);
-        None
-    })
-}
 
 /// The threads.
 #[derive(Debug)]
@@ -179,13 +114,6 @@ impl State {
 
     fn begun(&mut self, whose: Whose) {
         *self.done_for.entry(whose).or_default() += 1;
-    }
-
-    /// Whether work of theirs may be done that came to one who stays: nobody waits for whom no
-    /// other comes, and they have less than one may have.
-    fn may_go_on(&self, whose: Whose, of_one: usize) -> bool {
-        (self.on_the_way || self.ready(of_one).is_none())
-            && self.done_for.get(&whose).is_none_or(|threads| *threads < of_one)
     }
 
     fn ended(&mut self, whose: Whose) {
@@ -256,20 +184,39 @@ impl Crew {
         if state.threads >= self.most {
             return Ok(None);
         }
+        (state.threads, state.on_the_way) = (state.threads + 1, true);
+        let hired = if here_is_confined() { self.have_hired() } else { self.hire() };
+        if hired.is_err() {
+            (state.threads, state.on_the_way) = (state.threads - 1, false);
+        }
+        hired.map(|()| None)
+    }
+
+    /// Starts a thread. By one that is confined it would be so already, which it may not add
+    /// to: not another user's groups, and no more than 16 times Landlock.
+    fn hire(self: &Arc<Crew>) -> Result<(), CrewError> {
         let crew = Arc::clone(self);
         let thread = std::thread::Builder::new().name("files".to_owned());
-        match thread.spawn(move || crew.serve()) {
-            Ok(_) => {
-                (state.threads, state.on_the_way) = (state.threads + 1, true);
-                Ok(None)
+        let errno = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(0));
+        thread.spawn(move || crew.serve()).map_err(|error| CrewError::Thread(errno(error)))?;
+        Ok(())
+    }
+
+    /// Has the runtime's thread do that.
+    fn have_hired(self: &Arc<Crew>) -> Result<(), CrewError> {
+        let Some(runtime) = self.later.runtime() else { return self.hire() };
+        let crew = Arc::clone(self);
+        runtime.spawn(async move {
+            if crew.hire().is_err() {
+                let mut state = crew.lock();
+                (state.threads, state.on_the_way) = (state.threads - 1, false);
             }
-            Err(error) => {
-                Err(CrewError::Thread(Errno::from_raw(error.raw_os_error().unwrap_or(0))))
-            }
-        }
+        });
+        Ok(())
     }
 
     fn serve(self: &Arc<Crew>) {
+        confined();
         let fit = confine(self.identity, self.domain.as_ref()).map_err(CrewError::Confine);
         let seat =
             Arc::new(Seat { thread: std::thread::current(), called: AtomicBool::new(false) });
@@ -308,38 +255,6 @@ impl Crew {
         }
     }
 
-    /// Waits where more work would come from, and does what comes, as long as it comes soon and
-    /// nobody else is kept waiting.
-    fn linger<'a>(
-        self: &'a Arc<Crew>,
-        mut state: MutexGuard<'a, State>,
-        mut stay: Option<Box<dyn Stay>>,
-        fit: Result<(), CrewError>,
-    ) -> MutexGuard<'a, State> {
-        while let Some(there) = stay.take() {
-            let whose = there.whose();
-            let mut more = false;
-            if state.stay < self.most / 2 && state.may_go_on(whose, self.of_one) {
-                state.stay += 1;
-                drop(state);
-                more = readable_within(there.source(), LINGER);
-                state = self.lock();
-                state.stay -= 1;
-            }
-            if !more || !state.may_go_on(whose, self.of_one) {
-                drop(state);
-                there.leave();
-                return self.lock();
-            }
-            state.begun(whose);
-            drop(state);
-            stay = self.at_work(whose, || there.go(fit));
-            state = self.lock();
-            state.ended(whose);
-        }
-        state
-    }
-
     /// Does a piece of work; where this thread is to stay.
     fn at_work(
         self: &Arc<Crew>,
@@ -350,7 +265,7 @@ impl Crew {
         let stay = work();
         // Who asked has the answer: now what nobody waits for.
         self.later(whose, after::left());
-        stay.or_else(|| HERE.with_borrow_mut(|here| here.stay.take()))
+        stay.or_else(stays)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -130,14 +130,8 @@ pub(crate) fn split(
 ) -> io::Result<(Reader, Writer)> {
     let socket = Arc::new(socket.into_std()?);
     let mut writer = Writer::new(Arc::clone(&socket));
-    let watch = match writer.watch() {
-        Ok(watch) => Some(watch),
-        Err(error) => {
-            drop(writer);
-            close_last(socket);
-            return Err(error);
-        }
-    };
+    // Without, it ends when it is to read, and its calls with it.
+    let watch = writer.watch().ok();
     let reader = Reader {
         socket,
         watch,
@@ -312,7 +306,7 @@ impl Reader {
     }
 
     async fn receive(&mut self) -> io::Result<usize> {
-        let Some(watch) = self.watch.clone() else { return std::future::pending().await };
+        let watch = self.watch.clone().ok_or(io::ErrorKind::NotConnected)?;
         loop {
             let mut ready = watch.readable().await?;
             match self.take_in() {
@@ -356,11 +350,7 @@ pub(crate) fn close(reader: Reader, writer: Writer) {
     drop(writer);
     let Reader { socket, watch, .. } = reader;
     drop(watch);
-    close_last(socket);
-}
-
-/// Nobody else has it: what watched it is gone.
-fn close_last(socket: Arc<Socket>) {
+    // Nobody else has it: what watched it is gone.
     if let Ok(socket) = Arc::try_unwrap(socket) {
         close_connection(socket, |_| {});
     }

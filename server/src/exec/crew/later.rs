@@ -52,6 +52,11 @@ impl Later {
         }
     }
 
+    /// Where tasks are spawned.
+    pub(super) fn runtime(&self) -> Option<&Handle> {
+        self.clock.as_ref()
+    }
+
     /// Of a thread that may leave something: until it is dropped, [`Crew::rest`] waits.
     pub(super) fn under_way(&self) -> TaskTrackerToken {
         self.under_way.token()

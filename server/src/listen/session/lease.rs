@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 use tool_protocol::Incoming;
 use tool_protocol::frame::{self, Kind};
 use tool_protocol::request::{Input, ToolCall};
@@ -46,6 +46,8 @@ struct Lease {
     reader: Reader,
     caller: Caller,
     runtime: Handle,
+    /// How many were done.
+    calls: u64,
     back: oneshot::Sender<Box<Back>>,
 }
 
@@ -79,8 +81,8 @@ pub(super) struct Back {
 pub(super) struct Lent {
     back: oneshot::Receiver<Box<Back>>,
     look: Pin<Box<Sleep>>,
-    /// The call that was under way at the last look, by the place of its future.
-    seen: Option<usize>,
+    /// The call that was under way at the last look.
+    seen: Option<u64>,
 }
 
 /// What the session finds when it looks.
@@ -156,10 +158,12 @@ impl Waiting {
 
     /// What came, where it is a call to be done here.
     fn asked(&self, payload: &[u8]) -> Option<Asked> {
-        let Caller { context, .. } = &self.lease.caller;
-        if context.broker.draining.is_cancelled() || self.lease.reader.has_descriptors() {
+        let (Caller { context, gone, .. }, reader) = (&self.lease.caller, &self.lease.reader);
+        // Of several at once the session gives each to a thread.
+        if !reader.is_between() || reader.has_descriptors() || gone.is_cancelled() {
             return None;
         }
+        (!context.broker.draining.is_cancelled()).then_some(())?;
         let Ok((Kind::Json, object)) = frame::split(payload) else { return None };
         let Ok(Incoming::Tool(call)) = Incoming::parse(object) else { return None };
         let ToolCall { tool, input: Input::Here(input), id, pieces: false } = call else {
@@ -173,7 +177,7 @@ impl Waiting {
 
     /// Does a call; itself, where the next may come.
     fn call(self, asked: Asked, fit: Result<(), CrewError>) -> Option<Waiting> {
-        let Waiting { slot, lease } = self;
+        let Waiting { slot, mut lease } = self;
         let told = Arc::new(AtomicBool::new(false));
         let tell = Arc::clone(&told);
         let Begun { id, gone, ending } =
@@ -188,6 +192,7 @@ impl Waiting {
             }
             return None;
         };
+        lease.calls += 1;
         // All of it, so that a file system that does not answer holds nothing of the broker's.
         slot.replace(State::AtCall(lease, begun));
         work.go(fit);
@@ -220,8 +225,7 @@ impl Waiting {
             }
         }
         let written = waiting.lease.caller.line.upgrade().is_some_and(|line| line.joined());
-        // Of several at once the others are for other threads.
-        if !written || !waiting.lease.reader.is_between() {
+        if !written {
             waiting.give_back(Ok(None), None, None);
             return None;
         }
@@ -302,7 +306,7 @@ impl Session {
     pub(super) fn lend(&mut self, caller: Caller) {
         let (back, comes) = oneshot::channel();
         let reader = self.reader.lend(&mut self.writer);
-        let lease = Lease { reader, caller, runtime: Handle::current(), back };
+        let lease = Lease { reader, caller, runtime: Handle::current(), calls: 0, back };
         self.slot.replace(State::Offered(Box::new(lease)));
         self.lent = Some(Lent { back: comes, look: Box::pin(sleep(LOOK)), seen: None });
     }
@@ -336,8 +340,8 @@ impl Session {
         let Some(lent) = &mut self.lent else { return Ok(()) };
         let mut now = None;
         let taken = self.slot.take(|state| match state {
-            State::AtCall(_, begun) => {
-                now = Some(std::ptr::from_ref(&*begun.ending).addr());
+            State::AtCall(lease, _) => {
+                now = Some(lease.calls);
                 now == lent.seen
             }
             _ => true,
@@ -361,10 +365,11 @@ impl Session {
         while let Some(lent) = &mut self.lent {
             let (reader, begun) = match self.slot.take(|_| true) {
                 Some(taken) => taken,
-                // A thread that only waits does so for a moment.
-                None => match (&mut lent.back).await {
-                    Ok(back) => (back.reader, back.begun),
-                    Err(_) => return,
+                // A thread that only waits does so for a moment; it may be about to begin a call.
+                None => match timeout(LOOK, &mut lent.back).await {
+                    Ok(Ok(back)) => (back.reader, back.begun),
+                    Ok(Err(_)) => return,
+                    Err(_) => continue,
                 },
             };
             begun.into_iter().for_each(|begun| self.go_on(begun));
