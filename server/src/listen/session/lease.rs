@@ -316,19 +316,22 @@ impl Session {
         match event {
             Event::Back(back) => self.returned(*back).await,
             Event::Look => self.look(),
-            Event::Lost => Err(io::Error::other("the connection was lost where it was lent to")),
+            Event::Lost => {
+                self.lent = None;
+                Err(io::Error::other("the connection was lost where it was lent to"))
+            }
         }
     }
 
     async fn returned(&mut self, back: Back) -> io::Result<()> {
         let Back { reader, read, begun, ended } = back;
-        self.has_back(reader)?;
-        if let Some(begun) = begun {
-            self.go_on(begun);
-        }
+        self.lent = None;
+        begun.into_iter().for_each(|begun| self.go_on(begun));
+        let watched = self.reader.give_back(reader, &mut self.writer);
         if let Some(ended) = ended {
             self.ended(ended)?;
         }
+        watched?;
         match read? {
             Some(read) => self.hear(read).await,
             None => Ok(()),
@@ -348,15 +351,9 @@ impl Session {
         });
         lent.seen = now;
         lent.look.as_mut().reset(Instant::now() + LOOK);
-        if let Some((reader, begun)) = taken {
-            begun.into_iter().for_each(|begun| self.go_on(begun));
-            self.has_back(reader)?;
-        }
-        Ok(())
-    }
-
-    fn has_back(&mut self, reader: Reader) -> io::Result<()> {
+        let Some((reader, begun)) = taken else { return Ok(()) };
         self.lent = None;
+        begun.into_iter().for_each(|begun| self.go_on(begun));
         self.reader.give_back(reader, &mut self.writer)
     }
 
