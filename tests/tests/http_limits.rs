@@ -280,6 +280,27 @@ fn who_has_its_answer_makes_room_for_who_waits() {
     }
 }
 
+/// More than the kernel keeps for who does not read: hyper has the last of it, and no body.
+#[test]
+fn an_answer_that_is_read_late_is_whole_though_others_wait_for_a_place() {
+    let http = Http::open_to_all(|s| s.limit(Resource::RLIMIT_NOFILE, 256, 256));
+    let long = "\u{1}".repeat(1_000_000);
+    fs::write(http.server.ws().join("long"), &long).expect("write");
+    let _under_way: Vec<_> = (0..25).map(|_| half(&http)).collect();
+    let mut late = BufReader::new(http.dial());
+    let ask = http.request("POST /tools/read_file", "", &json!({"path": "long"}).to_string());
+    let ask = ask.replace("Connection: close\r\n", "");
+    late.get_mut().write_all(ask.as_bytes()).expect("send");
+    assert!(!late.fill_buf().expect("the beginning").is_empty());
+    let mut waiting = http.dial();
+    waiting.write_all(http.request("GET /health", "", "").as_bytes()).expect("send");
+    // Whoever asked nothing for so long would have gone.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert_eq!(kept(&mut late), Some(200));
+    assert_eq!(answer(waiting).status, 200, "now it makes room");
+    assert_eq!(kept(&mut late), None);
+}
+
 #[test]
 fn a_stop_lets_calls_end_and_takes_no_more() {
     let http = Http::with_tokens(|_| {});
