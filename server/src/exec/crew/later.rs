@@ -19,6 +19,7 @@ use tool_files::after::{self, Gathered, Left, Next};
 
 use super::{Crew, Whose};
 use crate::os::descriptors::write_out;
+use crate::os::foreign::{Foreign, close_beside};
 
 /// How long a server that stops waits for it.
 const REST: Duration = Duration::from_secs(1);
@@ -114,9 +115,10 @@ impl Crew {
             crew.later.write_out(&after::still_named(files));
         };
         if self.run(whose, work).await.is_err() {
-            // There is nobody: the kernel does it when it likes.
+            // There is nobody: the kernel writes them out when it likes. To close them may take
+            // as long as their file system likes, and this is the runtime's thread.
             let files = self.later.lock().take(&whose);
-            drop(files);
+            close_beside(files.into_iter().map(Foreign::new).collect());
         }
     }
 
