@@ -37,6 +37,7 @@ end() {
     local beside
     mapfile -t beside < <(jobs -p)
     ((${#beside[@]} == 0)) || kill "${beside[@]}" 2>/dev/null || true
+    wait
     rm -rf -- "$scratch"
 }
 trap end EXIT
@@ -431,22 +432,32 @@ units() {
     systemd-analyze security --offline=true --threshold=45 deploy/systemd/tool-server.service | tail -n 1
 }
 
-# The two containers, with real podman; with --all, rootless and docker's engine too.
-deployed() {
-    local what="tests/deploy: the containers" status=0 options=() good=0 bad=0
+# The two containers, with real podman; with --all, rootless and docker's engine too. Most
+# of it is to wait for containers: the checks that follow run beside.
+deploy="tests/deploy: the containers"
+deploy_options=()
+begin_deployed() {
     if $all; then
-        options=(--all)
+        deploy_options=(--all)
     fi
-    heading "$what"
-    if ! may_install; then
-        skip "$what" "they need root and apt-get"
-        return
-    fi
-    echo "\$ tests/deploy/run.sh ${options[*]}"
+    may_install || return 0
     # What was wrong with it, the cases say again.
     wait "$base" || true
-    cat "$scratch/base.log"
-    tests/deploy/run.sh "${options[@]}" 2>&1 | tee "$scratch/deploy" || status=$?
+    # By exec: who is told to end is to be it.
+    (cat "$scratch/base.log" && exec tests/deploy/run.sh "${deploy_options[@]}") >"$scratch/deploy" 2>&1 &
+    deployed=$!
+}
+
+deployed() {
+    local status=0 good=0 bad=0
+    heading "$deploy"
+    if ! may_install; then
+        skip "$deploy" "they need root and apt-get"
+        return
+    fi
+    echo "\$ tests/deploy/run.sh ${deploy_options[*]}"
+    wait "$deployed" || status=$?
+    cat "$scratch/deploy"
     read -r good bad _ < <(
         sed -nE 's/^([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' "$scratch/deploy" | tail -n 1
     ) || true
@@ -460,7 +471,7 @@ deployed() {
     if ((status != 0 && bad == 0)); then
         failed+=("tests/deploy ended with status $status")
     elif ((bad == 0)); then
-        proven+=("$what: $good cases")
+        proven+=("$deploy: $good cases")
     fi
 }
 
@@ -594,7 +605,7 @@ build_programs || true
 release_build || true
 if [[ ${failed[*]-} != *"cargo build --release"* ]]; then
     tests || true
-    deployed || true
+    begin_deployed
     git_suite || true
     http || true
     mcp || true
@@ -603,6 +614,7 @@ if [[ ${failed[*]-} != *"cargo build --release"* ]]; then
     shell_scripts || true
     deployment_files || true
     dependencies || true
+    deployed || true
     if $all; then
         check "scripts/demo.sh: the main job, end to end" scripts/demo.sh || true
         other_machine || true
