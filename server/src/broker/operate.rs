@@ -252,7 +252,9 @@ impl Broker {
     ) -> Sent {
         let stop = Stop::new(None);
         let (trip, desk) = Trip::new(self, task, admitted, work, stop.clone(), tell);
-        let came = self.files.crew.run(task.peer.whose(), move || trip.go());
+        let is_answered = |came: &Came| matches!(came, Came::Told);
+        let crew = &self.files.crew;
+        let came = crew.run_and_answer(task.peer.whose(), move || trip.go(), is_answered);
         tokio::pin!(came);
         // Until it is known what is meant, a file system that does not answer is not waited
         // for: whoever has the call first goes on with it.

@@ -16,11 +16,13 @@
 //!
 //! Must not: know what the work is, or do any unconfined.
 //!
+//! - `told`   who hears that work has ended
 //! - `later`  what they do when nobody waits for it
 //! - `stay`   where they wait for more of the same
 
 mod later;
 mod stay;
+mod told;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +37,7 @@ use tool_files::{after, spare};
 use self::later::Later;
 pub(crate) use self::stay::{Stay, catch, stay};
 use self::stay::{caught, confined, here_is_confined, stays};
+use self::told::Told;
 use crate::os::identity::Identity;
 use crate::os::landlock::Domain;
 use crate::os::thread::confine;
@@ -55,7 +58,8 @@ pub(crate) enum CrewError {
 /// Whose work it is: a socket, a uid and a gid.
 pub(crate) type Whose = (usize, u32, u32);
 
-type Work = Box<dyn FnOnce(Result<(), CrewError>) + Send>;
+/// Gives who waits for its end, where that may be told a moment later.
+type Work = Box<dyn FnOnce(Result<(), CrewError>) -> Option<Told> + Send>;
 
 /// The threads.
 #[derive(Debug)]
@@ -81,6 +85,9 @@ struct State {
     on_the_way: bool,
     /// Who waits where their last work came from.
     stay: usize,
+    /// To be told that what they wait for has ended. Somebody is on the way as long as there
+    /// are any, or about to tell them.
+    told: Vec<Told>,
 }
 
 /// Where a thread without work waits.
@@ -143,9 +150,23 @@ impl Crew {
         whose: Whose,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, CrewError> {
+        self.run_and_answer(whose, work, |_| false).await
+    }
+
+    /// The same. Where that is so of what comes of it, whoever asked has it already, and the
+    /// end is told together with others'.
+    pub(crate) async fn run_and_answer<T: Send + 'static>(
+        self: &Arc<Crew>,
+        whose: Whose,
+        work: impl FnOnce() -> T + Send + 'static,
+        is_answered: fn(&T) -> bool,
+    ) -> Result<T, CrewError> {
         let (done, hear) = oneshot::channel();
         let work: Work = Box::new(move |fit| {
-            drop(done.send(fit.map(|()| work())));
+            let came = fit.map(|()| work());
+            let answered = came.as_ref().is_ok_and(is_answered);
+            let told = Told::new(move || drop(done.send(came)));
+            answered.then_some(told)
         });
         if let Some(work) = caught(work) {
             self.give(whose, work)?;
@@ -210,6 +231,9 @@ impl Crew {
             if crew.hire().is_err() {
                 let mut state = crew.lock();
                 (state.threads, state.on_the_way) = (state.threads - 1, false);
+                let told = std::mem::take(&mut state.told);
+                drop(state);
+                crew.tell(told);
             }
         });
         Ok(())
@@ -226,19 +250,21 @@ impl Crew {
             while let Some((whose, work)) = state.next(self.of_one) {
                 // That it cannot be started is no matter: this one is here.
                 let next = self.call(&mut state).ok().flatten();
+                let told = state.due();
                 drop(state);
                 next.into_iter().for_each(|next| next.thread.unpark());
-                let stay = self.at_work(whose, || {
-                    work(fit);
-                    None
-                });
+                self.tell(told);
+                let (told, stay) = self.at_work(whose, || (work(fit), None));
                 state = self.lock();
                 state.ended(whose);
+                state.told.extend(told);
                 state = self.linger(state, stay, fit);
             }
             seat.called.store(false, Ordering::Relaxed);
             state.free.push(Arc::clone(&seat));
+            let told = std::mem::take(&mut state.told);
             drop(state);
+            self.tell(told);
             let called = seat.wait();
             state = self.lock();
             // Somebody may have called it just then.
@@ -255,17 +281,23 @@ impl Crew {
         }
     }
 
-    /// Does a piece of work; where this thread is to stay.
+    /// Does a piece of work; who is to be told, and where this thread is to stay.
     fn at_work(
         self: &Arc<Crew>,
         whose: Whose,
-        work: impl FnOnce() -> Option<Box<dyn Stay>>,
-    ) -> Option<Box<dyn Stay>> {
+        work: impl FnOnce() -> (Option<Told>, Option<Box<dyn Stay>>),
+    ) -> (Option<Told>, Option<Box<dyn Stay>>) {
         let _under_way = self.later.under_way();
-        let stay = work();
+        let (mut told, stay) = work();
+        let left = after::left();
+        let stay = stay.or_else(stays);
+        if stay.is_some() || !left.written.is_empty() {
+            // Both may take a while.
+            told.take().into_iter().for_each(Told::say);
+        }
         // Who asked has the answer: now what nobody waits for.
-        self.later(whose, after::left());
-        stay.or_else(stays)
+        self.later(whose, left);
+        (told, stay)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use super::told::Told;
 use super::{Crew, CrewError, State, Whose, Work};
 use crate::os::descriptors::readable_within;
 
@@ -53,7 +54,7 @@ pub(crate) struct Caught(Work);
 impl Caught {
     /// Does it.
     pub(crate) fn go(self, fit: Result<(), CrewError>) {
-        (self.0)(fit);
+        (self.0)(fit).into_iter().for_each(Told::say);
     }
 }
 
@@ -129,7 +130,7 @@ impl Crew {
             }
             state.begun(whose);
             drop(state);
-            stay = self.at_work(whose, || there.go(fit));
+            (_, stay) = self.at_work(whose, || (None, there.go(fit)));
             state = self.lock();
             state.ended(whose);
         }

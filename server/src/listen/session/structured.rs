@@ -147,7 +147,8 @@ impl Session {
         let slot = self.slot.clone();
         let begun = caller.begin(asked, move || slot.answered());
         self.go_on(begun);
-        if lends {
+        // Where the next call has come already, several are made at once: each gets a thread.
+        if lends && !self.reader.has_more() {
             self.lend(caller);
         }
         Ok(())
