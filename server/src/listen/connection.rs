@@ -231,11 +231,6 @@ impl Reader {
         self.buffer.is_empty() && self.parked.is_empty() && self.lost.is_none()
     }
 
-    /// Whether something has come that was not read.
-    pub(crate) fn has_more(&self) -> bool {
-        descriptors::readable_now(self.socket.as_fd()) > 0
-    }
-
     /// What is readable when something comes.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

@@ -168,11 +168,11 @@ pub(crate) fn pipe(here: &Here) -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok((read, write))
 }
 
-/// How many bytes lie in a pipe or a socket, to be read without waiting.
-pub(crate) fn readable_now(there: BorrowedFd<'_>) -> usize {
+/// How many bytes lie in a pipe, to be read without waiting.
+pub(crate) fn readable_now(pipe: BorrowedFd<'_>) -> usize {
     let mut bytes: libc::c_int = 0;
     // SAFETY: FIONREAD writes one int to the address it is given.
-    let result = unsafe { libc::ioctl(there.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+    let result = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
     if result == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
 }
 

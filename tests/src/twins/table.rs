@@ -158,7 +158,7 @@ pub fn patience() -> Duration {
 /// The same for a row that differs this way: it may be by having no end, which is waited for
 /// each time. One that is only slow counts as one that differs, as it does.
 pub fn patience_of(row: &Row, way: &str) -> Duration {
-    let most = if row.differs(way).is_some() { Duration::from_secs(8) } else { patience() };
+    let most = if row.differs(way).is_some() { Duration::from_secs(15) } else { patience() };
     most.min(patience())
 }
 

@@ -147,8 +147,7 @@ impl Session {
         let slot = self.slot.clone();
         let begun = caller.begin(asked, move || slot.answered());
         self.go_on(begun);
-        // Where the next call has come already, several are made at once: each gets a thread.
-        if lends && !self.reader.has_more() {
+        if lends {
             self.lend(caller);
         }
         Ok(())
