@@ -14,6 +14,8 @@ use crate::shown::order;
 /// What the results of one answer may take in it together, in bytes; one result is given
 /// however long it is.
 pub(crate) const ROOM: usize = 4 << 20;
+/// As many results as most answers have.
+const USUAL: usize = 128;
 /// What a result takes beside its names and lines.
 const EACH: usize = 128;
 
@@ -33,9 +35,19 @@ pub(crate) fn size_of(text: &[u8]) -> usize {
 
 /// A path, and a line in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
-    pub(crate) path: Box<[u8]>,
-    pub(crate) line: u64,
+struct Key {
+    path: Box<[u8]>,
+    line: u64,
+}
+
+impl Key {
+    fn new(path: &[u8], line: u64) -> Key {
+        Key { path: path.into(), line }
+    }
+
+    fn is_before(&self, path: &[u8], line: u64) -> bool {
+        order(&self.path, path).then(self.line.cmp(&line)).is_lt()
+    }
 }
 
 impl Ord for Key {
@@ -47,6 +59,70 @@ impl Ord for Key {
 impl PartialOrd for Key {
     fn partial_cmp(&self, other: &Key) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
+    }
+}
+
+/// Results with their paths, which lie one behind the other: an answer of a thousand asks
+/// for memory a few times, and threads share one heap.
+#[derive(Debug)]
+pub(crate) struct Results<T> {
+    paths: Vec<u8>,
+    each: Vec<One<T>>,
+}
+
+/// One of them; its path is at `begin..end` of all.
+#[derive(Debug)]
+struct One<T> {
+    begin: usize,
+    end: usize,
+    line: u64,
+    result: T,
+}
+
+impl<T> Results<T> {
+    fn with_capacity(many: usize) -> Results<T> {
+        Results { paths: Vec::new(), each: Vec::with_capacity(many) }
+    }
+
+    fn push(&mut self, path: &[u8], line: u64, result: T) {
+        let begin = self.paths.len();
+        self.paths.extend_from_slice(path);
+        self.each.push(One { begin, end: self.paths.len(), line, result });
+    }
+
+    /// In the order of keys; of two that are the same the one that came last.
+    fn order(&mut self) {
+        let Results { paths, each } = self;
+        let path = |one: &One<T>| paths.get(one.begin..one.end).unwrap_or_default();
+        each.sort_by(|one, other| order(path(one), path(other)).then(one.line.cmp(&other.line)));
+        each.dedup_by(|later, kept| {
+            let same = later.line == kept.line && path(later) == path(kept);
+            if same {
+                std::mem::swap(later, kept);
+            }
+            same
+        });
+    }
+
+    /// Bytes of all paths.
+    pub(crate) fn path_bytes(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.each.len()
+    }
+
+    /// Each with its path.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], &T)> {
+        let path = |one: &One<T>| self.paths.get(one.begin..one.end).unwrap_or_default();
+        self.each.iter().map(move |one| (path(one), &one.result))
+    }
+
+    /// Each without its path.
+    pub(crate) fn into_each(self) -> impl Iterator<Item = T> {
+        self.each.into_iter().map(|one| one.result)
     }
 }
 
@@ -72,7 +148,7 @@ pub(crate) struct Best<T> {
 #[derive(Debug)]
 struct Kept<T> {
     /// As they came, as long as all fit: most answers are ordered once, at the end.
-    come: Vec<(Key, T)>,
+    come: Results<T>,
     /// All, once not all fit.
     results: BTreeMap<Key, T>,
     size: usize,
@@ -95,10 +171,12 @@ impl<T: Weighed> Kept<T> {
 
     /// From now on in the order of keys, and two that are the same are one.
     fn order(&mut self) {
-        if !self.come.is_empty() {
+        if self.come.len() > 0 {
             self.size = 0;
-            for (key, result) in std::mem::take(&mut self.come) {
-                self.insert(key, result);
+            let Results { paths, each } =
+                std::mem::replace(&mut self.come, Results::with_capacity(0));
+            for One { begin, end, line, result } in each {
+                self.insert(Key::new(paths.get(begin..end).unwrap_or_default(), line), result);
             }
         }
     }
@@ -112,7 +190,8 @@ impl<T: Weighed> Kept<T> {
 impl<T: Weighed> Best<T> {
     pub(crate) fn new(keep: Keep, most: usize) -> Best<T> {
         let (more, total) = (AtomicBool::new(false), AtomicU64::new(0));
-        let kept = Kept { come: Vec::new(), results: BTreeMap::new(), size: 0, full: false };
+        let come = Results::with_capacity(most.min(USUAL));
+        let kept = Kept { come, results: BTreeMap::new(), size: 0, full: false };
         Best { keep, most, kept: Mutex::new(kept), more, total }
     }
 
@@ -131,19 +210,21 @@ impl<T: Weighed> Best<T> {
             || kept.last().is_none_or(|last| order(path, &last.path).is_gt())
     }
 
-    /// A result. `make` gives it where it is wanted; `None` from it: it is none after all.
-    /// Continue: whether it is kept, for now. Break: no other is wanted.
+    /// A result, by its path and a line in it. `make` gives it where it is wanted; `None` from
+    /// it: it is none after all. Continue: whether it is kept, for now. Break: no other is
+    /// wanted.
     pub(crate) fn offer(
         &self,
-        key: Key,
+        path: &[u8],
+        line: u64,
         make: impl FnOnce() -> Option<T>,
     ) -> ControlFlow<(), bool> {
-        if self.unwanted(&key) {
+        if self.unwanted(path, line) {
             return self.reject();
         }
         let Some(result) = make() else { return ControlFlow::Continue(false) };
         let mut kept = self.kept();
-        let size = EACH + size_of(&key.path) + result.size();
+        let size = EACH + size_of(path) + result.size();
         let fits = |kept: &Kept<T>| kept.len() < self.most && kept.size + size <= ROOM;
         if !fits(&kept) {
             kept.order();
@@ -155,16 +236,16 @@ impl<T: Weighed> Best<T> {
             }
         }
         // Somebody else may have come to know since that it is not wanted.
-        if kept.full && kept.last().is_some_and(|last| key > *last) {
+        if kept.full && kept.last().is_some_and(|last| last.is_before(path, line)) {
             return self.reject();
         }
         self.total.fetch_add(1, Ordering::Relaxed);
         if kept.results.is_empty() && fits(&kept) {
             kept.size += size;
-            kept.come.push((key, result));
+            kept.come.push(path, line, result);
             return ControlFlow::Continue(true);
         }
-        kept.insert(key, result);
+        kept.insert(Key::new(path, line), result);
         while kept.results.len() > self.most || (kept.size > ROOM && kept.results.len() > 1) {
             let Some((key, last)) = kept.results.pop_last() else { break };
             kept.size -= EACH + size_of(&key.path) + last.size();
@@ -174,7 +255,7 @@ impl<T: Weighed> Best<T> {
         ControlFlow::Continue(true)
     }
 
-    fn unwanted(&self, key: &Key) -> bool {
+    fn unwanted(&self, path: &[u8], line: u64) -> bool {
         let mut kept = self.kept();
         if kept.len() >= self.most {
             kept.order();
@@ -182,7 +263,7 @@ impl<T: Weighed> Best<T> {
         if !kept.full && kept.len() < self.most {
             return false;
         }
-        self.keep == Keep::Earliest || kept.last().is_some_and(|last| key > last)
+        self.keep == Keep::Earliest || kept.last().is_some_and(|last| last.is_before(path, line))
     }
 
     /// One more that is not wanted.
@@ -206,22 +287,18 @@ impl<T: Weighed> Best<T> {
     }
 
     /// In the order of keys.
-    pub(crate) fn into_results(self) -> Vec<(Key, T)> {
+    pub(crate) fn into_results(self) -> Results<T> {
         let kept = self.kept.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if !kept.results.is_empty() {
-            return kept.results.into_iter().collect();
+        let Kept { mut come, results, .. } = kept;
+        if results.is_empty() {
+            come.order();
+            return come;
         }
-        let mut come = kept.come;
-        come.sort_by(|(one, _), (other, _)| one.cmp(other));
-        // Of two that are the same the one that came last.
-        come.dedup_by(|later, kept| {
-            let same = later.0 == kept.0;
-            if same {
-                std::mem::swap(later, kept);
-            }
-            same
-        });
-        come
+        let mut ordered = Results::with_capacity(results.len());
+        results
+            .into_iter()
+            .for_each(|(Key { path, line }, result)| ordered.push(&path, line, result));
+        ordered
     }
 }
 
@@ -238,7 +315,11 @@ mod tests {
     }
 
     fn key(name: &str) -> Key {
-        Key { path: name.as_bytes().into(), line: 0 }
+        Key::new(name.as_bytes(), 0)
+    }
+
+    fn pairs(results: Results<usize>) -> Vec<(Key, usize)> {
+        results.iter().map(|(path, result)| (Key::new(path, 0), *result)).collect()
     }
 
     fn weight((key, long): &(Key, usize)) -> usize {
@@ -256,13 +337,13 @@ mod tests {
             for (name, mebibytes) in &offers {
                 // One name weighs the same each time; most weigh little.
                 let known = *naive.entry(key(name)).or_insert((mebibytes / 10) << 20);
-                let offered = best.offer(key(name), || Some(known));
+                let offered = best.offer(name.as_bytes(), 0, || Some(known));
                 prop_assert!(offered.is_continue());
             }
             let naive: Vec<_> = naive.into_iter().collect();
             prop_assert_eq!(best.total(), offers.len() as u64);
             let more = best.more();
-            let kept = best.into_results();
+            let kept = pairs(best.into_results());
             prop_assert!(naive.starts_with(&kept), "{:?} of {:?}", kept, naive);
             prop_assert_eq!(more, kept.len() < naive.len());
             prop_assert_eq!(kept.is_empty(), naive.is_empty());
@@ -282,13 +363,13 @@ mod tests {
             let mut kept = BTreeMap::new();
             for name in &names {
                 let ended = kept.len() == most;
-                prop_assert_eq!(best.offer(key(name), || Some(0)).is_break(), ended);
+                prop_assert_eq!(best.offer(name.as_bytes(), 0, || Some(0)).is_break(), ended);
                 if ended {
                     break;
                 }
                 kept.insert(key(name), 0);
             }
-            prop_assert!(best.into_results().into_iter().eq(kept));
+            prop_assert!(pairs(best.into_results()).into_iter().eq(kept));
         }
     }
 }

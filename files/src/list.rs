@@ -1,6 +1,10 @@
 //! `list_directory`: what is in a directory, and deeper where that is asked for.
 //!
 //! Owns: paging, and what is told of an entry. Must not: follow a symlink.
+//!
+//! - `json`  a listing as it is answered
+
+mod json;
 
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -13,14 +17,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tool_protocol::Fault;
 
-use crate::best::{Best, Keep, Key, Weighed, size_of};
+use crate::best::{Best, Keep, Results, Weighed, size_of};
 use crate::error::FileError;
 use crate::ignored::Account;
 use crate::root::Roots;
 use crate::shown::{Bytes, order};
 use crate::walk::{self, Found, Kind, Plan, Start, Visit, What};
 use crate::when::Time;
-use crate::{Operation, Stop, Target};
+use crate::{Operation, Stop, Target, as_json};
 
 /// The most entries at once.
 const MOST: usize = 10_000;
@@ -120,19 +124,12 @@ impl From<Kind> for EntryKind {
 }
 
 /// What is told of an entry beside its path.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Told {
     kind: EntryKind,
     size: Option<u64>,
     mtime: Time,
     target: Option<Bytes>,
-}
-
-impl Told {
-    fn of(self, path: Vec<u8>) -> Entry {
-        let Told { kind, size, mtime, target } = self;
-        Entry { path: Bytes(path), kind, size, mtime, target }
-    }
 }
 
 impl Weighed for Told {
@@ -202,6 +199,43 @@ impl Target for Listing {
         stop: &Stop,
         piece: Option<&mut dyn FnMut(serde_json::Value)>,
     ) -> Result<Output, FileError> {
+        let output = self.listed(stop)?.output();
+        if let Some(piece) = piece {
+            for entry in &output.entries {
+                let value = serde_json::to_value(entry);
+                piece(
+                    value.map_err(|error| {
+                        FileError::said(Fault::ExecutionError, error.to_string())
+                    })?,
+                );
+            }
+        }
+        Ok(output)
+    }
+
+    fn json(
+        self,
+        stop: &Stop,
+        piece: Option<&mut dyn FnMut(serde_json::Value)>,
+    ) -> Result<String, FileError> {
+        match piece {
+            None => self.listed(stop)?.json(),
+            piece => as_json(&self.run(stop, piece)?),
+        }
+    }
+}
+
+/// What is in a directory.
+#[derive(Debug)]
+struct Listed {
+    start: Start,
+    entries: Results<Told>,
+    has_more: bool,
+    unreadable: u64,
+}
+
+impl Listing {
+    fn listed(self, stop: &Stop) -> Result<Listed, FileError> {
         let What::Directory(directory) = &self.start.what else {
             return Err(FileError::said(Fault::NotADirectory, "it is no directory"));
         };
@@ -222,26 +256,22 @@ impl Target for Listing {
             return Err(why);
         }
         drop(walked.visits);
-        let has_more = best.more();
-        let shown = |path: Box<[u8]>| match self.start.shown.is_empty() {
-            true => path.into_vec(),
-            false => self.start.show(&path),
+        let (has_more, entries) = (best.more(), best.into_results());
+        Ok(Listed { start: self.start, entries, has_more, unreadable })
+    }
+}
+
+impl Listed {
+    fn output(self) -> Output {
+        let of = |(path, told): (&[u8], &Told)| {
+            let Told { kind, size, mtime, target } = told.clone();
+            Entry { path: Bytes(self.start.show(path)), kind, size, mtime, target }
         };
-        let found = best.into_results().into_iter();
-        let entries: Vec<Entry> = found.map(|(key, told)| told.of(shown(key.path))).collect();
-        if let Some(piece) = piece {
-            for entry in &entries {
-                let value = serde_json::to_value(entry);
-                piece(
-                    value.map_err(|error| {
-                        FileError::said(Fault::ExecutionError, error.to_string())
-                    })?,
-                );
-            }
-        }
+        let entries: Vec<Entry> = self.entries.iter().map(of).collect();
+        let (has_more, unreadable) = (self.has_more, self.unreadable);
         let next = entries.last().filter(|_| has_more).map(|entry| entry.path.clone());
         let path = Bytes(self.start.show(&self.start.lead));
-        Ok(Output { path, entries, has_more, next, unreadable })
+        Output { path, entries, has_more, next, unreadable }
     }
 }
 
@@ -268,8 +298,7 @@ impl Visit for List<'_> {
         if after.is_some_and(|after| order(found.path, after).is_le()) {
             return ControlFlow::Continue(());
         }
-        let key = Key { path: found.path.into(), line: 0 };
-        match self.best.offer(key, || told(found)) {
+        match self.best.offer(found.path, 0, || told(found)) {
             ControlFlow::Continue(_) => ControlFlow::Continue(()),
             ControlFlow::Break(()) => ControlFlow::Break(()),
         }

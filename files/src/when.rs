@@ -25,17 +25,22 @@ impl Time {
     pub(crate) fn modified(stat: &FileStat) -> Time {
         Time { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec }
     }
+
+    /// Its text.
+    pub(crate) fn iso(self) -> [u8; 24] {
+        iso(self.seconds, self.nanoseconds)
+    }
 }
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(text(&iso(self.seconds, self.nanoseconds)))
+        f.write_str(text(&self.iso()))
     }
 }
 
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(text(&iso(self.seconds, self.nanoseconds)))
+        serializer.serialize_str(text(&self.iso()))
     }
 }
 
@@ -49,7 +54,9 @@ fn iso(seconds: i64, nanoseconds: i64) -> [u8; 24] {
     let time = OffsetDateTime::from_unix_timestamp(seconds).ok();
     let time = time.filter(|time| (0..=9999).contains(&time.year()));
     let time = time.unwrap_or(OffsetDateTime::UNIX_EPOCH);
-    let (date, milliseconds) = (time.date(), nanoseconds.clamp(0, 999_999_999) / 1_000_000);
+    let (year, month, day) = time.date().to_calendar_date();
+    let (hour, minute, second) = time.time().as_hms();
+    let milliseconds = nanoseconds.clamp(0, 999_999_999) / 1_000_000;
     // By hand: there is one for each entry of a listing, and formatting takes longer than stat.
     let mut text = *b"0000-00-00T00:00:00.000Z";
     let mut digits = |places: std::ops::Range<usize>, mut number: u32| {
@@ -58,12 +65,12 @@ fn iso(seconds: i64, nanoseconds: i64) -> [u8; 24] {
             number /= 10;
         }
     };
-    digits(0..4, u32::try_from(date.year()).unwrap_or(0));
-    digits(5..7, u32::from(u8::from(date.month())));
-    digits(8..10, u32::from(date.day()));
-    digits(11..13, u32::from(time.hour()));
-    digits(14..16, u32::from(time.minute()));
-    digits(17..19, u32::from(time.second()));
+    digits(0..4, u32::try_from(year).unwrap_or(0));
+    digits(5..7, u32::from(u8::from(month)));
+    digits(8..10, u32::from(day));
+    digits(11..13, u32::from(hour));
+    digits(14..16, u32::from(minute));
+    digits(17..19, u32::from(second));
     digits(20..23, u32::try_from(milliseconds).unwrap_or(0));
     text
 }

@@ -9,12 +9,16 @@
 
 mod common;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use common::{Dice, call, paths, roots, stream, write};
+use nix::fcntl::AT_FDCWD;
+use nix::sys::stat::{UtimensatFlags, utimensat};
 use serde_json::{Value, json};
 use tool_files::list::ListDirectory;
-use tool_files::{FileError, Operation, Roots, Stop, Target};
+use tool_files::{FileError, Operation, Root, Roots, Stop, Target};
 use tool_protocol::Fault;
 
 fn list(roots: &Roots, input: Value) -> Value {
@@ -184,4 +188,63 @@ fn a_directory_that_may_be_read_and_not_gone_into_is_no_empty_one() {
     });
     mode(&closed, 0o755);
     assert_eq!(listed.unwrap_err().fault(), Fault::PermissionDenied);
+}
+
+/// Its text is made without a value for each entry: it is the same as with them.
+#[test]
+fn a_listing_is_answered_as_serde_json_writes_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let odd: [&[u8]; 8] = [
+        b"a\"b",
+        b"back\\slash",
+        b"line\nfeed",
+        b"\x01\x7f",
+        "é€\u{10ffff}".as_bytes(),
+        b"\xff",
+        b"cut\xc3",
+        b"plain",
+    ];
+    for name in odd {
+        write(at.join("one").join(OsStr::from_bytes(name)), "12345");
+        write(at.join("two").join(OsStr::from_bytes(name)).join("in it"), "");
+    }
+    for (number, target) in odd.iter().enumerate() {
+        symlink(OsStr::from_bytes(target), at.join(format!("one/link{number}"))).unwrap();
+    }
+    let old = nix::sys::time::TimeSpec::new(-86_401, 5_000_000);
+    let (plain, follow) = (at.join("one/plain"), UtimensatFlags::FollowSymlink);
+    utimensat(AT_FDCWD, &plain, &old, &old, follow).unwrap();
+    let both = Roots::new(vec![
+        Root::open(&at.join("one")).unwrap(),
+        Root::open(&at.join("two")).unwrap(),
+    ]);
+    let second = at.join("two").display().to_string();
+    let empty = tempfile::tempdir_in(at.join("one")).unwrap();
+    for (path, more) in [
+        (".", json!({})),
+        (&second, json!({"depth": 3})),
+        (&second, json!({"limit": 3})),
+        (".", json!({"limit": 5})),
+        (".", json!({"depth": 2, "gitignore": false})),
+    ] {
+        let mut input = json!({"path": path});
+        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let target =
+            || ListDirectory::find(&both, serde_json::from_value(input.clone()).unwrap()).unwrap();
+        let written = target().json(&Stop::new(None), None).unwrap();
+        let output = target().run(&Stop::new(None), None).unwrap();
+        assert!(output.entries.len() > 2, "{input}");
+        assert_eq!(written, serde_json::to_string(&output).unwrap(), "{input}");
+    }
+    let name = empty.path().file_name().unwrap().to_str().unwrap();
+    let nothing = || {
+        ListDirectory::find(&both, serde_json::from_value(json!({"path": name})).unwrap()).unwrap()
+    };
+    let output = nothing().run(&Stop::new(None), None).unwrap();
+    assert!(output.entries.is_empty());
+    assert_eq!(
+        nothing().json(&Stop::new(None), None).unwrap(),
+        serde_json::to_string(&output).unwrap()
+    );
 }

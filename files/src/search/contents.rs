@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::lines::Lines;
 use super::{Found, Line, Search, Searching, Tally, give};
 use crate::Stop;
-use crate::best::{Best, Key};
+use crate::best::Best;
 use crate::shown::Bytes;
 use crate::walk::{self, Kind, Visit, What};
 
@@ -125,11 +125,11 @@ impl<'a> Contents<'a> {
         }
         let shown = Bytes(self.search.start.show(path));
         for mut line in found {
-            let key = Key { path: path.into(), line: line.line };
+            let number = line.line;
             line.path = shown.clone();
             let line = Found::Line(line);
             let value = self.give.as_ref().and_then(|_| serde_json::to_value(&line).ok());
-            let kept = self.best.offer(key, || Some(line));
+            let kept = self.best.offer(path, number, || Some(line));
             match kept {
                 ControlFlow::Continue(kept) => give(self.give.as_ref().filter(|_| kept), value),
                 ControlFlow::Break(()) => return ControlFlow::Break(()),

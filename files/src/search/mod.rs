@@ -340,7 +340,7 @@ impl Search {
         };
         let (truncated, total) = (best.more() || timed_out, best.total());
         Ok(Output {
-            results: best.into_results().into_iter().map(|(_, result)| result).collect(),
+            results: best.into_results().into_each().collect(),
             total,
             files_searched: tally.searched,
             skipped: tally.skipped,

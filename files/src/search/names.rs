@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::pattern::Named;
 use super::{File, Found, Search, Searching, Tally, give};
-use crate::best::{Best, Key};
+use crate::best::Best;
 use crate::shown::Bytes;
 use crate::walk::{self, Kind, Visit, What};
 use crate::when;
@@ -43,7 +43,7 @@ impl<'a> Names<'a> {
 
     fn offer(&mut self, path: &[u8], stat: impl FnOnce() -> Option<FileStat>) -> ControlFlow<()> {
         let mut value = None;
-        let offered = self.best.offer(Key { path: path.into(), line: 0 }, || {
+        let offered = self.best.offer(path, 0, || {
             let stat = stat().filter(|stat| Kind::of(stat.st_mode) == Kind::File)?;
             let file = Found::File(File {
                 path: Bytes(self.search.start.show(path)),

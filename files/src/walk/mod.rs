@@ -34,6 +34,8 @@ pub use start::{Start, What};
 const THREADS: usize = 4;
 /// What the kernel gives at once of a directory, in bytes.
 const AT_ONCE: usize = 32 * 1024;
+/// As many entries as most directories have.
+const USUAL: usize = 128;
 /// After how many entries it is asked whether to stop.
 const OFTEN: usize = 64;
 
@@ -219,7 +221,6 @@ struct Thread<'w, 'a, V> {
     walk: &'w Walk<'a>,
     visit: &'w mut V,
     path: Vec<u8>,
-    buffer: Vec<u8>,
     names: Vec<u8>,
     entries: Vec<Entry>,
     files: Vec<Entry>,
@@ -233,9 +234,8 @@ impl<'w, 'a, V: Visit> Thread<'w, 'a, V> {
             walk,
             visit,
             path: walk.plan.lead.to_vec(),
-            buffer: Vec::with_capacity(AT_ONCE),
-            names: Vec::new(),
-            entries: Vec::new(),
+            names: Vec::with_capacity(USUAL * 32),
+            entries: Vec::with_capacity(USUAL),
             files: Vec::new(),
             work: Vec::new(),
             matches: Vec::new(),
@@ -344,9 +344,10 @@ impl<'w, 'a, V: Visit> Thread<'w, 'a, V> {
     fn read(&mut self, open: &Open<'_>) -> bool {
         self.names.clear();
         self.entries.clear();
+        // On the thread's own stack: threads share one heap.
+        let mut room = [const { MaybeUninit::<u8>::uninit() }; AT_ONCE];
         for _ in 0..2 {
-            let room: &mut [MaybeUninit<u8>] = self.buffer.spare_capacity_mut();
-            let mut directory = RawDir::new(open.as_fd(), room);
+            let mut directory = RawDir::new(open.as_fd(), &mut room);
             loop {
                 match directory.next() {
                     None => return true,
@@ -420,8 +421,11 @@ impl<'w, 'a, V: Visit> Thread<'w, 'a, V> {
                 continue;
             }
             let kind = kind(open, name, entry.kind);
-            self.path.truncate(base);
-            self.path.extend_from_slice(bytes);
+            // Of most files nothing else has to be known yet.
+            if kind != Kind::File || rules.is_some() {
+                self.path.truncate(base);
+                self.path.extend_from_slice(bytes);
+            }
             let directory = kind == Kind::Directory;
             if rules.is_some_and(|rules| rules.ignore(&self.path, directory, &mut self.matches)) {
                 continue;

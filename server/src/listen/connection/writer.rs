@@ -22,6 +22,8 @@ use crate::os::{descriptors, readiness};
 
 /// Bytes of a text in one message.
 const PIECE: usize = 32 * 1024;
+/// A payload from this size on is written from where it lies.
+const LONG: usize = 4 * 1024;
 /// How many pieces are written at once.
 const SLICES: usize = 64;
 
@@ -171,7 +173,13 @@ impl Line {
 impl Queue {
     /// Adds a JSON payload.
     pub(crate) fn queue(&mut self, payload: Vec<u8>) -> io::Result<()> {
-        self.codec.encode(Bytes::from(payload), &mut self.buffer)
+        if payload.len() < LONG {
+            return self.codec.encode(Bytes::from(payload), &mut self.buffer);
+        }
+        let prefix = frame::prefix(payload.len()).ok_or(io::ErrorKind::InvalidInput)?;
+        self.buffer.extend_from_slice(&prefix);
+        self.put_ahead(Bytes::from(payload));
+        Ok(())
     }
 
     /// Adds a chunk of output.
@@ -193,10 +201,15 @@ impl Queue {
             let Some(prefix) = frame::prefix(piece.len() + 1) else { return };
             self.buffer.extend_from_slice(&prefix);
             self.buffer.extend_from_slice(&[kind.byte()]);
-            let before = self.buffer.split().freeze();
-            self.ahead_bytes += before.len() + piece.len();
-            self.ahead.extend([before, piece]);
+            self.put_ahead(piece);
         }
+    }
+
+    /// Adds bytes where they are, behind what the buffer has.
+    fn put_ahead(&mut self, piece: Bytes) {
+        let before = self.buffer.split().freeze();
+        self.ahead_bytes += before.len() + piece.len();
+        self.ahead.extend([before, piece]);
     }
 
     /// Keeps that room as long as so much waits here.

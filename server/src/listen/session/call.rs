@@ -24,6 +24,8 @@ use crate::broker::Peer;
 use crate::listen::accept::{Context, Shared};
 use crate::listen::connection::{Line, Queue};
 
+/// What a message takes beside its output, mostly.
+const BESIDE: usize = 512;
 /// What calls have told and the connection has not taken.
 pub(super) const TOLD: usize = 16;
 
@@ -209,7 +211,8 @@ impl Message {
         };
         let bytes = seen.output.as_ref().map_or(0, |output| output.get().len());
         if bytes <= limits::MAX_FRAME {
-            let payload = serde_json::to_vec(&last).map_err(io::Error::other)?;
+            let mut payload = Vec::with_capacity(bytes + BESIDE);
+            serde_json::to_writer(&mut payload, &last).map_err(io::Error::other)?;
             if payload.len() <= limits::MAX_FRAME {
                 return Ok(Message { output: None, payload });
             }
