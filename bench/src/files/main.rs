@@ -40,6 +40,10 @@ const END: &str = "<!-- to here -->";
 const TARGET: f64 = 5.0;
 /// How many calls are under way at once where throughput is measured.
 const AT_ONCE: usize = 8;
+/// How many calls one server has before it is the other's turn, one at a time.
+const IN_TURN: usize = 16;
+/// How often each is measured with calls at once, in turn, where it is not to be quick.
+const TURNS: usize = 15;
 /// Rounds of work that takes long: fewer than this are all that there is.
 const FEW: usize = 20;
 
@@ -117,8 +121,9 @@ fn begin(text: &mut String, modules: &Path, quick: bool) -> Outcome<()> {
     writeln!(
         text,
         "`tool-server serve` over its socket, and `@modelcontextprotocol/server-filesystem` \
-         {} on Node {} over its stdio; one connection each, the calls in turn, warm. Medians of \
-         one call at a time; calls a second with {AT_ONCE} under way, in turns of a few hundred. \
+         {} on Node {} over its stdio; one connection each, in turn, warm. Medians of \
+         one call at a time, in turns of {IN_TURN}; calls a second with {AT_ONCE} under way all the \
+         time, in turns of a few hundred, and the median of the turns' ratios. \
          The client makes its messages before and looks into the answers afterwards, of both. \
          Neither server waits for the disk (`agent.durable` is off, as it is by default).\n",
         package["version"].as_str().unwrap_or_default(),
@@ -147,27 +152,40 @@ fn calls(
         let some = if *rounds < FEW { *rounds } else { whole.next_multiple_of(2 * AT_ONCE) };
         let (mut our_times, mut their_times) = (Vec::new(), Vec::new());
         let mut answer = Vec::new();
-        for call in 0..some {
-            our_times.push(one(broker, *ours, root, call, &mut answer)?);
-            their_times.push(one(node, *theirs, root, call, &mut answer)?);
+        // In turn, a few calls each: as a client makes them, one after the other.
+        for calls in (0..some).collect::<Vec<_>>().chunks(IN_TURN) {
+            for call in calls {
+                our_times.push(one(broker, *ours, root, *call, &mut answer)?);
+            }
+            for call in calls {
+                their_times.push(one(node, *theirs, root, *call, &mut answer)?);
+            }
         }
         let (our_time, their_time) = (median(&mut our_times), median(&mut their_times));
-        let (turns, many) = if *rounds < FEW { (1, AT_ONCE) } else { (5, some) };
-        let (mut our_rates, mut their_rates) = (Vec::new(), Vec::new());
+        let (turns, many) = match *rounds < FEW {
+            true => (1, AT_ONCE),
+            false if quick => (5, some),
+            false => (TURNS, (some / 2).next_multiple_of(2 * AT_ONCE)),
+        };
+        let (mut our_rates, mut their_rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..turns {
-            our_rates.push(rate(broker, *ours, root, many)?);
-            their_rates.push(rate(node, *theirs, root, many)?);
+            let (our_rate, their_rate) =
+                (rate(broker, *ours, root, many)?, rate(node, *theirs, root, many)?);
+            our_rates.push(our_rate);
+            their_rates.push(their_rate);
+            ratios.push(our_rate / their_rate);
         }
         let (our_rate, their_rate) = (median(&mut our_rates), median(&mut their_rates));
+        let ratio = median(&mut ratios);
         writeln!(
             text,
-            "| {name} | {} | {} | {:.1} | {our_rate:.0} | {their_rate:.0} | {:.1} | {}, {} |",
+            "| {name} | {} | {} | {:.1} | {our_rate:.0} | {} | {ratio:.1} | {}, {} |",
             shown(our_time),
             shown(their_time),
             their_time / our_time,
-            our_rate / their_rate,
+            if their_rate < 10.0 { format!("{their_rate:.1}") } else { format!("{their_rate:.0}") },
             verdict(their_time / our_time),
-            verdict(our_rate / their_rate)
+            verdict(ratio)
         )?;
         of_node.insert(*name, (their_time, their_rate));
     }
@@ -287,28 +305,34 @@ fn timed(peer: &mut impl Peer, message: &[u8], answer: &mut Vec<u8>) -> Outcome<
     Ok(took)
 }
 
-/// Calls a second, with so many under way; no file is in two of them.
+/// Calls a second, with so many under way: each answer is followed by the next call in its
+/// place, and no file is in two places.
 fn rate(peer: &mut impl Peer, work: Call, root: &Path, calls: usize) -> Outcome<f64> {
     let message = |call| {
         let (tool, input) = work(root, call);
-        peer.message(u64::try_from(call)? + 1, tool, &input)
+        peer.message(u64::try_from(call % AT_ONCE)?, tool, &input)
     };
     let messages = (0..calls).map(message).collect::<Outcome<Vec<_>>>()?;
     let mut answers = vec![Vec::new(); AT_ONCE];
-    let mut took = 0.0;
-    for messages in messages.chunks(AT_ONCE) {
-        answers.iter_mut().for_each(Vec::clear);
-        let begun = Instant::now();
-        for message in messages {
+    let mut places = [0; AT_ONCE];
+    let begun = Instant::now();
+    for (place, message) in messages.iter().take(AT_ONCE).enumerate() {
+        peer.send(message)?;
+        places[place] = place;
+    }
+    let mut answer = Vec::new();
+    for _ in 0..calls {
+        answer.clear();
+        let place = usize::try_from(peer.answer(&mut answer)?)?;
+        places[place] += AT_ONCE;
+        if let Some(message) = messages.get(places[place]) {
             peer.send(message)?;
         }
-        for answer in answers.iter_mut().take(messages.len()) {
-            peer.answer(answer)?;
-        }
-        took += begun.elapsed().as_secs_f64();
-        let come = answers.iter().take(messages.len());
-        come.into_iter().try_for_each(|answer| peer.check(answer))?;
+        std::mem::swap(&mut answers[place], &mut answer);
     }
+    let took = begun.elapsed().as_secs_f64();
+    // The last of each place, looked into.
+    answers.iter().try_for_each(|answer| peer.check(answer))?;
     Ok(calls as f64 / took)
 }
 

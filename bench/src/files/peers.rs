@@ -22,8 +22,8 @@ pub trait Peer {
     /// What calls a tool.
     fn message(&self, id: u64, tool: &str, input: &Value) -> Outcome<Vec<u8>>;
     fn send(&mut self, message: &[u8]) -> Outcome<()>;
-    /// Adds the next answer, as it came.
-    fn answer(&mut self, to: &mut Vec<u8>) -> Outcome<()>;
+    /// Adds the next answer, as it came; the number of the call.
+    fn answer(&mut self, to: &mut Vec<u8>) -> Outcome<u64>;
     /// An error where an answer does not say that all went well.
     fn check(&self, answer: &[u8]) -> Outcome<()>;
 }
@@ -83,7 +83,7 @@ impl Peer for Broker {
     }
 
     /// A long output comes as chunks, each with a byte before it; the last message is JSON.
-    fn answer(&mut self, to: &mut Vec<u8>) -> Outcome<()> {
+    fn answer(&mut self, to: &mut Vec<u8>) -> Outcome<u64> {
         loop {
             let mut length = [0; 4];
             self.answers.read_exact(&mut length)?;
@@ -92,7 +92,7 @@ impl Peer for Broker {
             let payload = to.get_mut(begin..).unwrap_or_default();
             self.answers.read_exact(payload)?;
             if payload.first() == Some(&b'{') {
-                return Ok(());
+                return id_of(payload).ok_or_else(|| "an answer has no id".into());
             }
         }
     }
@@ -149,18 +149,16 @@ impl Peer for Node {
         Ok(self.input.flush()?)
     }
 
-    /// A line; what is no answer has no id, near its beginning or its end.
-    fn answer(&mut self, to: &mut Vec<u8>) -> Outcome<()> {
+    /// A line; what is no answer has no id.
+    fn answer(&mut self, to: &mut Vec<u8>) -> Outcome<u64> {
         loop {
             let begin = to.len();
             if self.output.read_until(b'\n', to)? == 0 {
                 return Err("the Node server has ended".into());
             }
             let line = to.get(begin..).unwrap_or_default();
-            let has = |part: &[u8]| part.windows(5).any(|at| at == br#""id":"#);
-            let end = line.get(line.len().saturating_sub(100)..).unwrap_or_default();
-            if has(line.get(..100).unwrap_or(line)) || has(end) {
-                return Ok(());
+            if let Some(id) = id_of(line) {
+                return Ok(id);
             }
             to.truncate(begin);
         }
@@ -186,6 +184,20 @@ impl Drop for Node {
     fn drop(&mut self) {
         end(&mut self.child);
     }
+}
+
+/// The number of the call that a message answers: near its beginning or its end, which are
+/// looked at, and no more of it.
+fn id_of(message: &[u8]) -> Option<u64> {
+    const NEAR: usize = 100;
+    let end = message.get(message.len().saturating_sub(NEAR)..).unwrap_or(message);
+    let id = |part: &[u8]| {
+        let at = part.windows(5).rposition(|at| at == br#""id":"#)?;
+        let digits = part.get(at + 5..)?.iter().take_while(|byte| byte.is_ascii_digit());
+        let number = |number: u64, digit: &u8| 10 * number + u64::from(digit - b'0');
+        Some(digits.fold(0, number))
+    };
+    id(end).or_else(|| id(message.get(..NEAR).unwrap_or(message)))
 }
 
 fn end(child: &mut Child) {
