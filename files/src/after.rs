@@ -1,12 +1,12 @@
 //! What is done once an answer is on its way.
 //!
-//! Owns: files that a thread has done with and not closed, and those among them that are to
-//! be written out, which are gathered. To close the last descriptor of a file that was
-//! replaced is to remove it from the disk, and to write one out is to wake the disk: either
-//! takes longer than an edit, and who asked for it need not wait. What was replaced again
-//! before it was written out need not be written at all. Must not: keep what is only to be
-//! closed beyond the work of its thread ([`left`] is called after each; a thread that does not
-//! call it closes them at its end), write out, or wait.
+//! Owns: files that a thread has done with and not closed, and those among them that are
+//! gathered: what is to be written out, and what was replaced. To close the last descriptor of
+//! a file that was replaced is to remove it from the disk, and to write one out is to wake the
+//! disk: either takes longer than an edit, and neither who asked for it nor who asks next need
+//! wait. What was replaced again before it was written out need not be written at all. Must
+//! not: keep anything else beyond the work of its thread ([`left`] is called after each; a
+//! thread that does not call it closes them at its end), write out, or wait.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ const MOST: usize = 64;
 
 /// How long what is gathered waits for more.
 pub const WAIT: Duration = Duration::from_millis(10);
-/// More than this many are not gathered, of all callers.
+/// More than this many of either kind are not gathered, of all callers.
 pub const MANY: usize = 16;
 
 /// What a thread has left to do.
@@ -29,6 +29,8 @@ pub const MANY: usize = 16;
 pub struct Left {
     /// To be written out, begun and not waited for: they replaced something.
     pub written: Vec<OwnedFd>,
+    /// The last of files that were replaced, to be closed.
+    pub replaced: Vec<OwnedFd>,
     closed: Vec<OwnedFd>,
 }
 
@@ -51,6 +53,15 @@ pub(crate) fn close(file: impl Into<OwnedFd>) {
     });
 }
 
+/// It is to be closed, and is perhaps the last of a file that has no name any more.
+pub(crate) fn replaced(file: OwnedFd) {
+    LEFT.with_borrow_mut(|left| {
+        if left.replaced.len() < MOST {
+            left.replaced.push(file);
+        }
+    });
+}
+
 /// It is to be written out, and closed.
 pub(crate) fn write_out(file: impl Into<OwnedFd>) {
     let file = file.into();
@@ -68,9 +79,18 @@ pub fn still_named(files: Vec<OwnedFd>) -> Vec<OwnedFd> {
     files.into_iter().filter(named).collect()
 }
 
-/// What is to be written out, of each caller.
+/// What is to be done later, of each caller.
 #[derive(Debug)]
-pub struct Gathered<Whose>(HashMap<Whose, Vec<OwnedFd>>);
+pub struct Gathered<Whose>(HashMap<Whose, Files>);
+
+/// Of one.
+#[derive(Debug, Default)]
+pub struct Files {
+    /// To be written out.
+    pub written: Vec<OwnedFd>,
+    /// To be closed.
+    pub replaced: Vec<OwnedFd>,
+}
 
 /// What comes next for what was gathered.
 #[derive(Debug)]
@@ -90,42 +110,55 @@ impl<Whose> Default for Gathered<Whose> {
 }
 
 impl<Whose: Eq + Hash> Gathered<Whose> {
-    /// Adds them.
-    pub fn add(&mut self, whose: Whose, files: Vec<OwnedFd>) -> Next {
-        if self.count() + files.len() > MANY {
-            let mut all = self.0.get_mut(&whose).map(std::mem::take).unwrap_or_default();
-            all.extend(files);
+    /// Adds what is to be written out.
+    pub fn add(&mut self, whose: Whose, written: Vec<OwnedFd>) -> Next {
+        if self.count(|of| &of.written) + written.len() > MANY {
+            let own = self.0.get_mut(&whose);
+            let mut all = own.map(|of| std::mem::take(&mut of.written)).unwrap_or_default();
+            all.extend(written);
             return Next::Look(all);
         }
         let mut next = Next::Wait;
         let all = self.0.entry(whose).or_insert_with(|| {
             next = Next::Take;
-            Vec::new()
+            Files::default()
         });
-        all.extend(files);
+        all.written.extend(written);
         next
+    }
+
+    /// Adds what is to be closed, where somebody takes it and there is room; else gives it.
+    pub fn add_replaced(&mut self, whose: &Whose, replaced: Vec<OwnedFd>) -> Vec<OwnedFd> {
+        let fits = self.count(|of| &of.replaced) + replaced.len() <= MANY;
+        match self.0.get_mut(whose).filter(|_| fits) {
+            Some(all) => {
+                all.replaced.extend(replaced);
+                Vec::new()
+            }
+            None => replaced,
+        }
     }
 
     /// Puts back what was looked at, where somebody takes it and there is room for some more,
     /// so that not each that comes is a reason to look; else gives it, to be written out now.
-    pub fn put_back(&mut self, whose: &Whose, files: Vec<OwnedFd>) -> Vec<OwnedFd> {
-        let fits = self.count() + files.len() <= MANY / 4 * 3;
+    pub fn put_back(&mut self, whose: &Whose, written: Vec<OwnedFd>) -> Vec<OwnedFd> {
+        let fits = self.count(|of| &of.written) + written.len() <= MANY / 4 * 3;
         match self.0.get_mut(whose).filter(|_| fits) {
             Some(all) => {
-                all.extend(files);
+                all.written.extend(written);
                 Vec::new()
             }
-            None => files,
+            None => written,
         }
     }
 
     /// All of that caller's. Nobody is to take the next.
-    pub fn take(&mut self, whose: &Whose) -> Vec<OwnedFd> {
+    pub fn take(&mut self, whose: &Whose) -> Files {
         self.0.remove(whose).unwrap_or_default()
     }
 
-    fn count(&self) -> usize {
-        self.0.values().map(Vec::len).sum()
+    fn count(&self, which: impl Fn(&Files) -> &Vec<OwnedFd>) -> usize {
+        self.0.values().map(|of| which(of).len()).sum()
     }
 }
 
@@ -156,14 +189,27 @@ mod tests {
         assert!(matches!(gathered.add('a', some(&workspace, 0..1)), Next::Take));
         assert!(matches!(gathered.add('a', some(&workspace, 1..4)), Next::Wait));
         assert!(matches!(gathered.add('b', some(&workspace, 4..MANY)), Next::Take));
-        assert_eq!(gathered.count(), MANY);
+        assert_eq!(gathered.count(|of| &of.written), MANY);
         let Next::Look(of_a) = gathered.add('a', some(&workspace, 0..1)) else { panic!() };
-        assert_eq!((of_a.len(), gathered.count()), (5, MANY - 4));
+        assert_eq!((of_a.len(), gathered.count(|of| &of.written)), (5, MANY - 4));
         assert_eq!(gathered.put_back(&'a', of_a).len(), 5, "there is no room");
-        assert_eq!(gathered.take(&'b').len(), MANY - 4);
+        assert_eq!(gathered.take(&'b').written.len(), MANY - 4);
         assert_eq!(gathered.put_back(&'a', some(&workspace, 0..5)).len(), 0);
-        assert_eq!(gathered.take(&'a').len(), 5);
+        assert_eq!(gathered.take(&'a').written.len(), 5);
         assert_eq!(gathered.put_back(&'a', some(&workspace, 0..1)).len(), 1, "nobody takes it");
-        assert_eq!(gathered.count(), 0);
+        assert_eq!(gathered.count(|of| &of.written), 0);
+    }
+    #[test]
+    fn what_was_replaced_is_closed_by_who_comes_and_no_more_is_kept_than_there_may_be() {
+        let workspace = Workspace::new();
+        let mut gathered = Gathered::default();
+        assert_eq!(gathered.add_replaced(&'a', some(&workspace, 0..1)).len(), 1, "nobody comes");
+        assert!(matches!(gathered.add('a', some(&workspace, 0..1)), Next::Take));
+        assert!(gathered.add_replaced(&'a', some(&workspace, 0..MANY)).is_empty());
+        assert_eq!(gathered.add_replaced(&'a', some(&workspace, 0..1)).len(), 1, "too many");
+        assert!(matches!(gathered.add('b', some(&workspace, 0..1)), Next::Take));
+        assert_eq!(gathered.add_replaced(&'b', some(&workspace, 0..1)).len(), 1, "too many");
+        assert_eq!(gathered.take(&'a').replaced.len(), MANY);
+        assert!(gathered.add_replaced(&'b', some(&workspace, 0..1)).is_empty());
     }
 }

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
-use rustix::fs::{XattrFlags, fremovexattr, fsetxattr, getxattr, listxattr};
+use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr, getxattr, listxattr};
 
 use crate::Stop;
 use crate::error::{Doing, FileError, shown};
@@ -90,22 +90,42 @@ fn denied(error: rustix::io::Errno) -> bool {
     matches!(error, rustix::io::Errno::ACCESS | rustix::io::Errno::PERM)
 }
 
-/// Gives it the list of people that the other has; whether both have the same, or none.
-pub(crate) fn same_list(file: &File, other: BorrowedFd<'_>) -> bool {
+/// Of a file's list of people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum List {
+    /// The other has none, nor has this.
+    None,
+    /// This has the other's.
+    Same,
+    /// This has not the other's.
+    Other,
+}
+
+/// Gives it the list of people that the other has.
+pub(crate) fn same_list(file: &File, other: BorrowedFd<'_>) -> List {
     let mut list = [0; LIST];
     match getxattr(link(other).as_str(), ACL, &mut list[..]) {
         Ok(length) => {
             let list = list.get(..length).unwrap_or_default();
-            fsetxattr(file, ACL, list, XattrFlags::empty()).is_ok()
+            match fsetxattr(file, ACL, list, XattrFlags::empty()) {
+                Ok(()) => List::Same,
+                Err(_) => List::Other,
+            }
         }
-        Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => true,
-        Err(_) => false,
+        Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => List::None,
+        Err(_) => List::Other,
     }
 }
 
 /// Without the list of people that its directory gives to what is new: it takes the place
 /// of a file that may have none.
 pub(crate) fn plain(file: &File) -> Result<(), Errno> {
+    use rustix::io::Errno as Said;
+    let mut none: [u8; 0] = [];
+    // Most have none, and to take away what is not there would be a change of the disk's.
+    if let Err(Said::NODATA | Said::OPNOTSUPP) = fgetxattr(file, ACL, &mut none[..]) {
+        return Ok(());
+    }
     match fremovexattr(file, ACL) {
         Ok(()) | Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(()),
         Err(error) => Err(Errno::from_raw(error.raw_os_error())),

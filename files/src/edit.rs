@@ -254,7 +254,7 @@ impl Target for EditTarget {
         let there = held.lock(directory, self.said(), stop)?;
         let there = there.ok_or_else(|| opened::changed(self.said()))?;
         let (before, stat) = match there.file() {
-            Some(file) => self.content_of(file, stop)?,
+            Some(file) => self.content_of(file, there.stat, stop)?,
             None => self.content(there.open.as_fd(), stop)?,
         };
         let text = self.replaced(before.clone(), stop)?;
@@ -298,12 +298,19 @@ impl EditTarget {
     fn content(&self, open: BorrowedFd<'_>, stop: &Stop) -> Result<(Vec<u8>, FileStat), FileError> {
         let file = opened::reading(open);
         let file = file.map_err(|errno| FileError::system(Doing::Reading, self.said(), errno))?;
-        self.content_of(&file, stop)
+        let stat = fstat(&file);
+        let stat = stat.map_err(|errno| FileError::system(Doing::Reading, self.said(), errno))?;
+        self.content_of(&file, stat, stop)
     }
 
-    fn content_of(&self, file: &File, stop: &Stop) -> Result<(Vec<u8>, FileStat), FileError> {
+    /// The same, of what is open and known.
+    fn content_of(
+        &self,
+        file: &File,
+        stat: FileStat,
+        stop: &Stop,
+    ) -> Result<(Vec<u8>, FileStat), FileError> {
         let failed = |errno| FileError::system(Doing::Reading, self.said(), errno);
-        let stat = fstat(file).map_err(failed)?;
         if read::length_of(&stat) > LARGEST {
             return Err(self.too_large());
         }

@@ -60,7 +60,7 @@ impl Locked {
         if let Some(Ok(file)) = self.lock.map(Flock::unlock) {
             after::close(file);
         }
-        after::close(self.open);
+        after::replaced(self.open);
     }
 }
 

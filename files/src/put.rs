@@ -20,7 +20,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, renameat, renameat2};
 use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, close, fchown, fsync, linkat, unlinkat};
 
-use crate::attributes::{keep, plain, same_list};
+use crate::attributes::{List, keep, plain, same_list};
 use crate::error::{Doing, FileError};
 use crate::opened::{changed, link, raw};
 use crate::root::open_beneath;
@@ -32,13 +32,19 @@ const CHUNK: usize = 1 << 20;
 /// Content that has no name yet that anybody knows.
 #[derive(Debug)]
 pub(crate) struct Temporary<'a> {
-    directory: BorrowedFd<'a>,
     said: &'a [u8],
-    /// What it is called, where it has a name already.
-    name: Option<String>,
+    name: Name<'a>,
     file: File,
     lasting: bool,
     not_kept: Vec<String>,
+}
+
+/// Where it lies, and what it is called there, where it has a name already: that is removed
+/// when it does not take another.
+#[derive(Debug)]
+struct Name<'a> {
+    directory: BorrowedFd<'a>,
+    own: Option<String>,
 }
 
 /// A file that is replaced.
@@ -70,12 +76,13 @@ impl<'a> Temporary<'a> {
         stop: &Stop,
     ) -> Result<Temporary<'a>, FileError> {
         let failed = |errno| FileError::system(Doing::Writing, said, errno);
-        // Nobody else reads it before it is known who may.
-        let mode = Mode::from_bits_truncate(if like.is_some() { 0o600 } else { 0o644 });
-        let (name, file) = fresh(directory, mode).map_err(failed)?;
+        let mode = like.map_or(0o644, |like| like.stat.st_mode & 0o777);
+        // Under a name nobody else reads it before it is known who may.
+        let named = if like.is_some() { 0o600 } else { mode };
+        let (own, file) = fresh(directory, mode, named).map_err(failed)?;
         // From here on it is removed, whatever happens.
-        let mut temporary =
-            Temporary { directory, said, name, file, lasting, not_kept: Vec::new() };
+        let name = Name { directory, own };
+        let mut temporary = Temporary { said, name, file, lasting, not_kept: Vec::new() };
         for chunk in bytes.chunks(CHUNK) {
             stop.check()?;
             let written = temporary.file.write_all(chunk);
@@ -99,52 +106,27 @@ impl<'a> Temporary<'a> {
         let failed = |errno| FileError::system(Doing::Writing, said, errno);
         let stat = fstat(&self.file).map_err(failed)?;
         self.rename(OsStr::from_bytes(name), over).map_err(failed)?;
-        self.name = None;
+        self.name.own = None;
         if over == Over::What && !self.lasting {
-            // Without a further descriptor the kernel writes it out when it likes.
-            if let Ok(file) = self.file.try_clone() {
-                after::write_out(file);
-            }
+            after::write_out(self.file);
         }
         Ok(stat)
     }
 
-    /// Takes the place of what has the name. In two steps, each at once: some file systems
-    /// write a file out before they let it take another's place by rename alone, so that a
-    /// power cut leaves no empty file, and the caller waits for the disk. [`after`] has
-    /// that begun when the caller has its answer.
-    fn replace(&self, from: &str, name: &OsStr) -> Result<(), Errno> {
-        let at = self.directory;
-        let exchange = || renameat2(at, from, at, name, RenameFlags::RENAME_EXCHANGE);
-        match exchange() {
-            Ok(()) => {}
-            // Nothing has the name any more, or the file system cannot.
-            Err(Errno::ENOENT | Errno::EINVAL | Errno::ENOSYS) => {
-                return renameat(at, from, at, name);
-            }
-            other => return other,
-        }
-        match unlinkat(at, from, UnlinkatFlags::NoRemoveDir) {
-            Ok(()) | Err(Errno::ENOENT) => Ok(()),
-            // Somebody put a directory there: nothing takes the place of one.
-            Err(errno) => exchange().and(Err(errno)),
-        }
-    }
-
     fn rename(&mut self, name: &OsStr, over: Over) -> Result<(), Errno> {
-        let at = self.directory;
-        if self.name.is_none() {
+        let at = self.name.directory;
+        if self.name.own.is_none() {
             if over == Over::Nothing {
                 return named(&self.file, at, name);
             }
             // Nothing takes the place of something without a name of its own.
-            self.name = Some(unused(|name| named(&self.file, at, OsStr::new(name)))?.0);
+            self.name.own = Some(unused(|name| named(&self.file, at, OsStr::new(name)))?.0);
         }
-        let from = self.name.as_deref().unwrap_or_default();
+        let from = self.name.own.as_deref().unwrap_or_default();
         match over {
             // It is on disk: nothing is written out before.
             Over::What if self.lasting => renameat(at, from, at, name),
-            Over::What => self.replace(from, name),
+            Over::What => replace(at, from, name),
             Over::Nothing => match renameat2(at, from, at, name, RenameFlags::RENAME_NOREPLACE) {
                 // Not every file system can; a link is never put over anything either.
                 Err(Errno::EINVAL | Errno::ENOSYS) => linkat(at, from, at, name, AtFlags::empty())
@@ -155,11 +137,32 @@ impl<'a> Temporary<'a> {
     }
 }
 
-impl Drop for Temporary<'_> {
+impl Drop for Name<'_> {
     fn drop(&mut self) {
-        if let Some(name) = &self.name {
-            remove(self.directory, name.as_bytes(), UnlinkatFlags::NoRemoveDir);
+        if let Some(own) = &self.own {
+            remove(self.directory, own.as_bytes(), UnlinkatFlags::NoRemoveDir);
         }
+    }
+}
+
+/// What is called `from` takes the place of what has the name. In two steps, each at once: some
+/// file systems write a file out before they let it take another's place by rename alone, so
+/// that a power cut leaves no empty file, and the caller waits for the disk. [`after`] has
+/// that begun when the caller has its answer.
+fn replace(at: BorrowedFd<'_>, from: &str, name: &OsStr) -> Result<(), Errno> {
+    let exchange = || renameat2(at, from, at, name, RenameFlags::RENAME_EXCHANGE);
+    match exchange() {
+        Ok(()) => {}
+        // Nothing has the name any more, or the file system cannot.
+        Err(Errno::ENOENT | Errno::EINVAL | Errno::ENOSYS) => {
+            return renameat(at, from, at, name);
+        }
+        other => return other,
+    }
+    match unlinkat(at, from, UnlinkatFlags::NoRemoveDir) {
+        Ok(()) | Err(Errno::ENOENT) => Ok(()),
+        // Somebody put a directory there: nothing takes the place of one.
+        Err(errno) => exchange().and(Err(errno)),
     }
 }
 
@@ -223,8 +226,14 @@ pub(crate) fn remove(directory: BorrowedFd<'_>, name: &[u8], flags: UnlinkatFlag
     unlinkat(directory, OsStr::from_bytes(name), flags).unwrap_or_default();
 }
 
-/// A new file without a name; under one that nothing has, where the file system has no such.
-fn fresh(directory: BorrowedFd<'_>, mode: Mode) -> Result<(Option<String>, File), Errno> {
+/// A new file without a name; under one that nothing has, where the file system has no such,
+/// with another mode.
+fn fresh(
+    directory: BorrowedFd<'_>,
+    mode: u32,
+    named: u32,
+) -> Result<(Option<String>, File), Errno> {
+    let (mode, named) = (Mode::from_bits_truncate(mode), Mode::from_bits_truncate(named));
     let unnamed = OFlag::O_TMPFILE | OFlag::O_WRONLY;
     match open_beneath(directory, b".", unnamed, mode) {
         Ok(file) => return Ok((None, File::from(file))),
@@ -232,7 +241,7 @@ fn fresh(directory: BorrowedFd<'_>, mode: Mode) -> Result<(Option<String>, File)
         Err(errno) => return Err(errno),
     }
     let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_NOFOLLOW;
-    let (name, file) = unused(|name| open_beneath(directory, name.as_bytes(), flags, mode))?;
+    let (name, file) = unused(|name| open_beneath(directory, name.as_bytes(), flags, named))?;
     Ok((Some(name), File::from(file)))
 }
 
@@ -274,8 +283,15 @@ pub(crate) fn liken(
         owned(file, like.stat);
         now = fstat(file).map_err(failed)?;
     }
-    let exact = now.st_gid == like.stat.st_gid && same_list(file, like.open);
-    fchmod(file, Mode::from_bits_truncate(kept_mode(like.stat, exact))).map_err(failed)?;
+    let list = match now.st_gid == like.stat.st_gid {
+        true => same_list(file, like.open),
+        false => List::Other,
+    };
+    let mode = kept_mode(like.stat, list != List::Other);
+    // A list that was handed on has changed the mode.
+    if list == List::Same || now.st_mode & 0o7777 != mode {
+        fchmod(file, Mode::from_bits_truncate(mode)).map_err(failed)?;
+    }
     Ok(not_kept)
 }
 
@@ -337,8 +353,8 @@ mod tests {
         let (name, file) = unused(open).unwrap();
         let mut file = File::from(file);
         file.write_all(content).unwrap();
-        let (name, said, not_kept) = (Some(name), &b"f"[..], Vec::new());
-        Temporary { directory, said, name, file, lasting: false, not_kept }
+        let (name, said) = (Name { directory, own: Some(name) }, &b"f"[..]);
+        Temporary { said, name, file, lasting: false, not_kept: Vec::new() }
     }
 
     #[test]
@@ -384,7 +400,7 @@ mod tests {
             |content| Temporary::write(directory.as_fd(), b"f", content, None, false, &stop);
         let one = write(b"new").unwrap();
         // Not every file system has files without a name; the rest is the same in all.
-        assert!(one.name.is_some() || workspace.names(".").is_empty());
+        assert!(one.name.own.is_some() || workspace.names(".").is_empty());
         one.take(b"f", Over::Nothing).unwrap();
         assert!(write(b"x").unwrap().take(b"f", Over::Nothing).is_err());
         write(b"newer").unwrap().take(b"f", Over::What).unwrap();

@@ -37,8 +37,8 @@ const FILE_THREADS: u64 = 16;
 /// Descriptors that one of them may have open: a search keeps as many directories open, and a
 /// file for each of its own threads.
 const FILE_EACH: u64 = 72;
-/// That they have gathered to be written out.
-const FILE_LEFT: u64 = tool_files::after::MANY as u64;
+/// That they have gathered: to be written out, and of files that were replaced.
+const FILE_LEFT: u64 = 2 * tool_files::after::MANY as u64;
 /// One in so many is kept for them.
 const FILE_SHARE: u64 = 8;
 

@@ -196,15 +196,17 @@ impl Broker {
         // 2 to 6, on the thread, as far as nothing has to be waited for.
         match self.send(task, work, Admitted { ticket, permit }, tell).await {
             Sent::Carried(carried) => carried,
+            // Seldom: other calls would all take as much room.
             Sent::Approved(Admitted { mut ticket, permit }, work, approved) => {
-                let done = self.work(task, work, approved, &mut ticket).await;
+                let done = Box::pin(self.work(task, work, approved, &mut ticket)).await;
                 drop(permit);
                 Some((ticket, done))
             }
             Sent::ToAsk(Admitted { mut ticket, permit }, work, asked, because) => {
                 // It gives its place up while it waits.
                 drop(permit);
-                let done = self.ask_and_work(task, work, asked, because, &mut ticket).await;
+                let done =
+                    Box::pin(self.ask_and_work(task, work, asked, because, &mut ticket)).await;
                 Some((ticket, done))
             }
         }

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use tool_files::after::{self, Gathered, Left, Next};
+use tool_files::after::{self, Files, Gathered, Left, Next};
 
 use super::{Crew, Whose};
 use crate::os::descriptors::write_out;
@@ -83,12 +83,15 @@ impl Crew {
     /// Sees to what a work for that caller has left. May take as long as a file system likes.
     pub(super) fn later(self: &Arc<Crew>, whose: Whose, left: Left) {
         let later = &self.later;
-        let files = left.written;
-        if files.is_empty() {
+        let Left { written, replaced, .. } = left;
+        if written.is_empty() {
             return;
         }
-        let Some(clock) = &later.clock else { return later.write_out(&files) };
-        let next = later.lock().add(whose, files);
+        let Some(clock) = &later.clock else { return later.write_out(&written) };
+        let (next, _closed) = {
+            let mut gathered = later.lock();
+            (gathered.add(whose, written), gathered.add_replaced(&whose, replaced))
+        };
         match next {
             Next::Wait => {}
             Next::Take => {
@@ -103,7 +106,7 @@ impl Crew {
         }
     }
 
-    /// Has what that caller's work left written out, in a moment.
+    /// Has what that caller's work left written out, and closed, in a moment.
     async fn come_for(self: Arc<Crew>, whose: Whose) {
         tokio::select! {
             () = sleep(self.later.wait) => {}
@@ -111,14 +114,15 @@ impl Crew {
         }
         let crew = Arc::clone(&self);
         let work = move || {
-            let files = crew.later.lock().take(&whose);
-            crew.later.write_out(&after::still_named(files));
+            let Files { written, replaced } = crew.later.lock().take(&whose);
+            crew.later.write_out(&after::still_named(written));
+            drop(replaced);
         };
         if self.run(whose, work).await.is_err() {
             // There is nobody: the kernel writes them out when it likes. To close them may take
             // as long as their file system likes, and this is the runtime's thread.
-            let files = self.later.lock().take(&whose);
-            close_beside(files.into_iter().map(Foreign::new).collect());
+            let Files { written, replaced } = self.later.lock().take(&whose);
+            close_beside(written.into_iter().chain(replaced).map(Foreign::new).collect());
         }
     }
 
