@@ -125,10 +125,15 @@ impl Agent {
         all
     }
 
-    /// The same as [`Agent::call`], on the broker's own thread, from any other.
-    pub(crate) fn dispatch(&self, asked: Invocation) -> JoinHandle<Observation> {
+    /// The same as [`Agent::call`], on the broker's own thread, from any other; `then` has what
+    /// is observed there first.
+    pub(crate) fn dispatch(
+        &self,
+        asked: Invocation,
+        then: impl FnOnce(Observation) -> Observation + Send + 'static,
+    ) -> JoinHandle<Observation> {
         let agent = self.clone();
-        self.runtime.spawn(async move { agent.call(asked).await })
+        self.runtime.spawn(async move { then(agent.call(asked).await) })
     }
 
     /// One call, from its input to what is observed.
@@ -171,13 +176,13 @@ impl Agent {
                 let work = Box::new(servers::Asked::new(&self.servers, asked.peer, ask));
                 return self.operate(tool, name, said, work, words, asked).await;
             }
+            // Long beside the others, whose calls would all take as much room.
             Prepared::Start(starting) => {
-                servers::start(&self.servers, &self.broker, tool, starting, asked).await
+                Box::pin(servers::start(&self.servers, &self.broker, tool, starting, asked)).await
             }
             Prepared::Program(program) => {
                 drop(said);
                 let known = tool.any.then_some(tool);
-                // Long beside the others, whose calls would all take as much room.
                 Box::pin(run::run(&self.broker, known, name, program, asked)).await
             }
         };

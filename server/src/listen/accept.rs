@@ -17,6 +17,7 @@ use tracing::warn;
 
 use super::connection::Patience;
 use super::operation::Reload;
+use super::unread::UNREAD;
 use crate::agent::Agent;
 use crate::broker::{Broker, Peer};
 use crate::os::apart;
@@ -207,13 +208,10 @@ pub(crate) struct Shared {
     /// Bytes that requests may hold which are not whole yet.
     partial: Arc<Semaphore>,
     /// Bytes of answers to calls with JSON that do not fit a message and are not written.
-    unwritten: Arc<Semaphore>,
+    unread: Arc<Semaphore>,
     /// Descriptors that calls pass beyond three each.
     pub(crate) spare: Spare,
 }
-
-/// As many bytes of answers may wait for peers to read them.
-const UNWRITTEN: usize = 128 * 1024 * 1024;
 
 impl Shared {
     /// With room for so many bytes of requests that are not whole, within a limit
@@ -224,7 +222,7 @@ impl Shared {
         Shared {
             crowded: Arc::default(),
             partial: Arc::new(Semaphore::new(bytes)),
-            unwritten: Arc::new(Semaphore::new(UNWRITTEN)),
+            unread: Arc::new(Semaphore::new(UNREAD)),
             spare: Spare::new(spare),
         }
     }
@@ -232,7 +230,7 @@ impl Shared {
     /// Room for an answer of so many bytes; none, where others fill it that nobody reads.
     pub(crate) fn room_for(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let bytes = u32::try_from(bytes).ok()?;
-        Arc::clone(&self.unwritten).try_acquire_many_owned(bytes).ok()
+        Arc::clone(&self.unread).try_acquire_many_owned(bytes).ok()
     }
 
     /// Room for a request that grew to `bytes`, given back when it is dropped.

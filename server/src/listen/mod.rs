@@ -14,6 +14,8 @@
 //! - `operation`   health, tools, status, reload, metrics
 //! - `http`        the door for HTTP, on a thread of its own
 //! - `mcp`         tools and files for clients of MCP
+//! - `unread`      how many bytes of answers wait to be read
+//! - `share`       what each of several clients has of something
 //! - `proxy`       connections that belong to no call
 //! - `scrape`      the figures over HTTP
 
@@ -28,7 +30,9 @@ mod operation;
 mod proxy;
 mod scrape;
 mod session;
+mod share;
 mod socket;
+mod unread;
 
 pub(crate) use accept::{Context, LEAST_DESCRIPTORS, Limits, Rules, Shared, gate_places, paid_for};
 pub(crate) use door::Door;

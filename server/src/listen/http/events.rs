@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::House;
 use super::body::Said;
 use super::guard::Caller;
-use super::tools::{invocation, telling};
+use super::tools::{ONCE, invocation, telling};
 
 /// Events that are told and not taken.
 const TOLD: usize = 16;
@@ -34,7 +34,8 @@ pub(super) fn call(house: &Arc<House>, caller: &Caller, tool: String, said: Said
     let Said { bytes, room } = said;
     let mut asked = invocation(caller, tool, bytes, gone.clone());
     let (mut pieces, mut notices) = telling(&mut asked, TOLD);
-    let mut called = house.agent.dispatch(asked);
+    let answers = caller.answers.clone();
+    let mut called = house.agent.dispatch(asked, move |seen| answers.take(seen, ONCE));
     let busy = house.busy.token();
     let (mut to, body) = Channel::<Bytes, Infallible>::new(TOLD);
     let guard = gone.clone().drop_guard();

@@ -26,8 +26,9 @@ use super::answer::Problem;
 use super::clients::{Found, Known};
 use super::ending::Until;
 use super::rate::{Client, Taken};
-use super::share::Share;
 use crate::broker::Peer;
+use crate::listen::share::Share;
+use crate::listen::unread::{Held, Room};
 
 /// Nobody's uid: who is at the other end of TCP, no kernel tells.
 const NOBODY: u32 = 65_534;
@@ -47,6 +48,8 @@ pub(super) struct Caller {
     pub(super) name: Arc<str>,
     /// When it asked.
     pub(super) began: Instant,
+    /// Where its answers find room.
+    pub(super) answers: Room,
 }
 
 /// Names of ours and pages of ours; nothing else is told even that this is a tool server.
@@ -142,7 +145,10 @@ pub(super) async fn callers(
         }
     };
     let peer = Peer { socket, uid: NOBODY, gid: NOBODY };
-    let caller = Caller { peer, name, began };
+    let number = if let Client::Token(index) = client { index } else { usize::MAX };
+    let held = request.extensions().get::<Held>().cloned().unwrap_or_default();
+    let answers = Room::new(&house.unread, number, house.clients.count(), held);
+    let caller = Caller { peer, name, began, answers };
     let taken = match house.rates.take(client, &endpoint) {
         Ok(taken) => taken,
         Err(taken) => {
@@ -153,7 +159,7 @@ pub(super) async fn callers(
     };
     // Who has no token is told at once what there is to be told.
     let share = match client {
-        Client::Token(index) => match house.shares.enter(index, house.clients.count()) {
+        Client::Token(index) => match house.shares.enter(index, house.clients.count(), 1) {
             Some(share) => Some(share),
             None => {
                 let mut response = too_many_at_once(&house).into_response();

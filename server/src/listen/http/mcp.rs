@@ -26,11 +26,11 @@ pub(super) async fn answer(
 ) -> Result<Response, Problem> {
     if request.method() != Method::POST {
         let (head, _body) = request.into_parts();
-        return Ok(house.mcp.answer(caller.peer, head, Vec::new(), ()).await);
+        return Ok(house.mcp.answer((caller.peer, caller.answers), head, Vec::new(), ()).await);
     }
     let (head, body) = request.into_parts();
     let said = house.body(&caller, Request::from_parts(head.clone(), body)).await?;
-    Ok(house.mcp.answer(caller.peer, head, said.bytes, said.room).await)
+    Ok(house.mcp.answer((caller.peer, caller.answers), head, said.bytes, said.room).await)
 }
 
 /// As the settings have it.

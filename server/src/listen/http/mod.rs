@@ -11,7 +11,6 @@
 //! - `seat`        the places of connections, and who gives one up
 //! - `guard`       before anything is read: Host, Origin, the token, the rate
 //! - `rate`        how many requests of a client
-//! - `share`       how many of them at once
 //! - `headers`     what browsers are told
 //! - `body`        what comes: its kind, its size, its time
 //! - `answer`      what goes: the three forms of an error
@@ -41,7 +40,6 @@ mod rate;
 mod routes;
 mod seat;
 mod serve;
-mod share;
 mod token;
 mod tools;
 mod trial;
@@ -62,10 +60,11 @@ pub(crate) use self::operator::OperatorDoor;
 use self::operator::{CONNECTIONS as OPERATORS, Desk};
 use self::page::Listeners;
 use self::rate::Rates;
-use self::share::Shares;
 use crate::agent::Agent;
 use crate::config::{Config, Http};
 use crate::listen::mcp::Mcp;
+use crate::listen::share::Shares;
+use crate::listen::unread::UNREAD;
 
 /// Connections at once, where there are descriptors enough.
 const CONNECTIONS: u64 = 256;
@@ -137,6 +136,8 @@ struct House {
     address: SocketAddr,
     rates: Rates,
     shares: Arc<Shares>,
+    /// Bytes of answers that are not read, all together.
+    unread: Arc<Shares>,
     /// Held by calls: what a stop waits for.
     busy: TaskTracker,
     mcp: Mcp,
@@ -257,6 +258,7 @@ impl Opening {
             mcp,
             rates: Rates::new(settings.rate_max, settings.rate_window),
             shares: Shares::of(most),
+            unread: Shares::of(UNREAD),
             room: Arc::new(Semaphore::new(room)),
             agent,
             clients,

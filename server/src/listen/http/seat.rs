@@ -136,22 +136,22 @@ impl Drop for Ask {
 }
 
 /// Bytes that hyper may have when their body is gone already.
-struct Unwritten {
+struct Unwritten<T> {
     bytes: Bytes,
-    _ask: Arc<Ask>,
+    _held: Arc<T>,
 }
 
-impl AsRef<[u8]> for Unwritten {
+impl<T> AsRef<[u8]> for Unwritten<T> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// A body whose request is under way until the last of it is written.
-pub(super) fn until_written(body: Body, ask: Ask) -> Body {
-    let ask = Arc::new(ask);
+/// A body with what is held until the last of it is written: its request is under way so long.
+pub(super) fn until_written<T: Send + Sync + 'static>(body: Body, held: T) -> Body {
+    let held = Arc::new(held);
     Body::new(body.map_frame(move |frame| {
-        let ask = &ask;
-        frame.map_data(|bytes| Bytes::from_owner(Unwritten { bytes, _ask: Arc::clone(ask) }))
+        let held = &held;
+        frame.map_data(|bytes| Bytes::from_owner(Unwritten { bytes, _held: Arc::clone(held) }))
     }))
 }

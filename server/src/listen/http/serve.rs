@@ -24,6 +24,7 @@ use tracing::debug;
 
 use super::guard::Remote;
 use super::seat::{self, Asks, Seats};
+use crate::listen::unread::Held;
 use crate::os::descriptors::give_up_after;
 
 /// From a connection, or from the answer before, to a whole head.
@@ -98,11 +99,12 @@ async fn answer(
     let asked = Arc::clone(&asks);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(remote);
-        let ask = asked.begin();
+        let (ask, answers) = (asked.begin(), Held::default());
+        request.extensions_mut().insert(answers.clone());
         let called = app.call(request);
         async move {
             let response = called.await?;
-            Ok::<_, Infallible>(response.map(|body| seat::until_written(body, ask)))
+            Ok::<_, Infallible>(response.map(|body| seat::until_written(body, (ask, answers))))
         }
     });
     let connection = http1::Builder::new()

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
-use axum::http::StatusCode;
-use axum::http::header::{ACCEPT, HeaderMap};
+use axum::http::header::{ACCEPT, HeaderMap, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -65,8 +65,17 @@ pub(super) async fn call(
     }
     let seen = house.call(&caller, name, said).await?;
     let status = seen.error.as_ref().map_or(StatusCode::OK, status_of);
-    Ok(json(status, &seen))
+    let mut response = json(status, &seen);
+    if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        response.headers_mut().insert(RETRY_AFTER, SOON);
+    }
+    Ok(response)
 }
+
+/// In seconds: what has no place now mostly has one then.
+const SOON: HeaderValue = HeaderValue::from_static("1");
+/// As often an answer is in memory until it is written.
+pub(super) const ONCE: usize = 1;
 
 impl House {
     /// A call, ended where nobody waits for it any more or it takes too long.
@@ -82,7 +91,10 @@ impl House {
         let _gone = gone.clone().drop_guard();
         let Said { bytes, room } = said;
         let _room = room;
-        let called = self.agent.dispatch(invocation(caller, tool, bytes, gone));
+        let answers = caller.answers.clone();
+        let called = self
+            .agent
+            .dispatch(invocation(caller, tool, bytes, gone), move |seen| answers.take(seen, ONCE));
         match timeout(self.left(caller), called).await {
             Ok(Ok(seen)) => Ok(seen),
             Ok(Err(_)) => Err(stopping()),

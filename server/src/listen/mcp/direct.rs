@@ -13,6 +13,10 @@ use super::way::{Asked, Listed, Seen, Way, Wrong};
 use crate::agent::{Agent, Invocation};
 use crate::registry::Snapshot;
 
+/// As often an output is in memory until it is written: as text, as a value, and both of them
+/// escaped once more.
+const TIMES: usize = 3;
+
 /// By `Agent::dispatch`.
 #[derive(Clone, Debug)]
 pub(super) struct Direct {
@@ -71,7 +75,9 @@ impl Way for Direct {
             gone,
         };
         let stopped = |_ended| "the server is stopping".to_owned();
-        seen(self.agent.dispatch(asked).await.map_err(stopped)?)
+        let answers = visitor.answers;
+        let called = self.agent.dispatch(asked, move |seen| answers.take(seen, TIMES));
+        seen(called.await.map_err(stopped)?)
     }
 
     async fn changed(&self, from: String) -> Listed {

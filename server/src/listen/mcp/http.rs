@@ -29,6 +29,7 @@ use super::sessions::{Entry, Sessions};
 use super::way::Visitor;
 use crate::agent::Agent;
 use crate::broker::Peer;
+use crate::listen::unread::Room;
 
 const SESSION: &str = "mcp-session-id";
 /// Between two looks for sessions of nobody.
@@ -129,10 +130,11 @@ impl Mcp {
         self.sessions.end_all_of(socket).await;
     }
 
-    /// One request of somebody's. `held` is given back when its answer is over.
+    /// One request of somebody's, whose answers have room there. `held` is given back when its
+    /// answer is over.
     pub(in crate::listen) async fn answer(
         &self,
-        peer: Peer,
+        (peer, answers): (Peer, Room),
         mut head: Parts,
         said: Vec<u8>,
         held: impl Send + Sync + 'static,
@@ -183,7 +185,7 @@ impl Mcp {
                 return response;
             }
         }
-        head.extensions.insert(Visitor { peer, calls: entry.calls() });
+        head.extensions.insert(Visitor { peer, calls: entry.calls(), answers });
         let ends = head.method == Method::DELETE;
         let posted = head.method == Method::POST;
         let listening = entry.listen();

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::Peer;
+use crate::listen::unread::Room;
 
 /// Who asks, by HTTP: on each request.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Visitor {
     pub(super) peer: Peer,
     /// Cancelled when the session has ended, or nobody listens to it any more.
     pub(super) calls: CancellationToken,
+    /// Where answers find room.
+    pub(super) answers: Room,
 }
 
 /// A call to be made.

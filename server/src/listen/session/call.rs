@@ -16,13 +16,14 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 use tool_files::spare;
 use tool_protocol::frame::Kind;
-use tool_protocol::{Code, Failure, Fault, Id, Observation, limits};
+use tool_protocol::{Failure, Id, Observation, limits};
 
 use super::Ended;
 use crate::agent::{Invocation, Tell};
 use crate::broker::Peer;
 use crate::listen::accept::{Context, Shared};
 use crate::listen::connection::{Line, Queue};
+use crate::listen::unread;
 
 /// What a message takes beside its output, mostly.
 const BESIDE: usize = 512;
@@ -243,17 +244,13 @@ impl Message {
 /// Room for an answer that no message holds until it is written; where there is none, what
 /// is kept of it is that it was done.
 fn room_for(shared: &Shared, seen: &mut Observation) -> Option<OwnedSemaphorePermit> {
-    let bytes = seen.output.as_ref().map_or(0, |output| output.get().len());
-    if bytes <= limits::MAX_FRAME {
+    let bytes = unread::counted(seen);
+    if bytes == 0 {
         return None;
     }
     let room = shared.room_for(bytes);
     if room.is_none() {
-        seen.output = None;
-        seen.success = false;
-        let message = "the call was done, and there is no room for its output, as too many \
-                       answers wait to be read: read yours, and ask for less";
-        seen.error = Some(Failure::new(Fault::Broker(Code::Busy), message));
+        unread::without_output(seen);
     }
     room
 }
