@@ -5,6 +5,7 @@ mod audit_help;
 
 use std::fs;
 use std::fs::File;
+use std::io::Write as _;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -160,6 +161,94 @@ fn many_calls_at_once_are_each_answered_once() {
         }
         assert_eq!(seen, [2; 8], "round {round}");
     }
+}
+
+/// Up to so many calls under way all the time, each answer followed by the next call.
+fn keep_going(wire: &mut Wire, at_once: usize, calls: usize) {
+    let (mut sent, mut answered) = (0, 0);
+    while answered < calls {
+        while sent < calls && sent - answered < at_once {
+            wire.send_json(&read(sent % 8));
+            sent += 1;
+        }
+        let answer = wire.recv_json();
+        let number = usize::try_from(answer["id"].as_u64().expect("an id")).expect("few");
+        is_read(&answer, number);
+        answered += 1;
+    }
+}
+
+#[test]
+fn calls_that_come_all_the_time_are_done_by_threads_that_read_in_turn() {
+    let test = "calls_that_come_all_the_time_are_done_by_threads_that_read_in_turn";
+    let server = server();
+    let mut wire = server.connect();
+    keep_going(&mut wire, 8, 100);
+    let log = server.path("trace");
+    let Some(strace) = Strace::trace(server.pid(), &["tool-server"], "recvmsg", &log) else {
+        return skipped(test, "strace is not here, or may not trace");
+    };
+    // The session reads a message now and then, where a thread was held up.
+    eventually("the session reads few of many", || {
+        let read = || fs::read_to_string(&log).expect("the trace").lines().count();
+        let before = read();
+        keep_going(&mut wire, 8, 400);
+        read() - before < 100
+    });
+    drop(strace);
+    assert_eq!(running(&server), 0);
+}
+
+#[test]
+fn a_long_call_among_short_ones_keeps_none_of_them_waiting_and_can_be_ended() {
+    let server = server();
+    for at_once in [1, 2, 5] {
+        let mut wire = server.connect();
+        keep_going(&mut wire, at_once, 20);
+        let (lock, edit) = long(&server);
+        wire.send_json(&edit);
+        keep_going(&mut wire, at_once, 200);
+        assert_eq!(running(&server), 1);
+        wire.send_json(&json!({"signal": "INT", "id": "long"}));
+        let seen = wire.recv_json();
+        assert_eq!((&seen["id"], &seen["success"]), (&json!("long"), &json!(false)), "{seen}");
+        // And where as many are long as threads would do calls.
+        (0..4).for_each(|_| wire.send_json(&edit));
+        keep_going(&mut wire, at_once, 20);
+        drop(wire);
+        eventually("they have ended", || running(&server) == 0);
+        drop(lock);
+    }
+    assert_eq!(fs::read(server.ws().join("file7")).expect("read"), b"text 7\n");
+}
+
+#[test]
+fn who_reads_no_answers_is_not_heard_any_further() {
+    const CALLS: usize = 2000;
+    let server = server();
+    fs::write(server.ws().join("longer"), "x".repeat(40_000)).expect("write");
+    let mut wire = server.connect();
+    keep_going(&mut wire, 4, 20);
+    let ask = json!({"tool": "read_file", "input": {"path": "longer"}, "id": 9});
+    let (mut all, before) = (wire.stream.try_clone().expect("clone"), lines(&server).len());
+    std::thread::scope(|scope| {
+        let asks = frame(ask.to_string().as_bytes()).repeat(CALLS);
+        scope.spawn(move || all.write_all(&asks).expect("all are heard in the end"));
+        let done = || lines(&server).len() - before;
+        eventually("nothing goes on", || {
+            let now = done();
+            std::thread::sleep(Duration::from_millis(500));
+            now > 0 && now == done()
+        });
+        // What the socket takes, what may wait, and a call of each thread.
+        assert!(done() < 100, "{} are done", done());
+        still_works(&server);
+        for _ in 0..CALLS {
+            let seen = wire.recv_json();
+            assert_eq!((&seen["id"], &seen["success"]), (&json!(9), &json!(true)));
+        }
+    });
+    keep_going(&mut wire, 4, 20);
 }
 
 #[test]

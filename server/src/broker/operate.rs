@@ -159,6 +159,11 @@ impl Broker {
         self.files.crew.run(peer.whose(), work).await
     }
 
+    /// Has one of the threads for files come, for that caller; whether one will.
+    pub(crate) fn invite(&self, peer: Peer, come: impl FnOnce() + Send + 'static) -> bool {
+        self.files.crew.invite(peer.whose(), come)
+    }
+
     /// What was written for calls that are over is written out, as far as that goes.
     pub(crate) async fn rest_files(&self) {
         self.files.crew.rest().await;

@@ -9,7 +9,9 @@
 //! - `idle`   whether it makes room for another
 //! - `structured`  calls with JSON
 //! - `call`   one of them, wherever it begins
-//! - `lease`  what is read next, by the thread that answers
+//! - `lease`  what is read next, by the threads that answer
+//! - `slot`   where those and the session find it
+//! - `lent`   what the session knows of it
 
 mod begin;
 mod call;
@@ -17,6 +19,8 @@ mod hear;
 mod idle;
 mod input;
 mod lease;
+mod lent;
+mod slot;
 mod structured;
 
 use std::io;
@@ -35,7 +39,8 @@ use tracing::{debug, warn};
 
 use self::idle::Idle;
 use self::input::Input;
-use self::lease::{Lent, Slot};
+use self::lent::Lent;
+use self::slot::{Back, Slot};
 use self::structured::Structured;
 use super::accept::Context;
 use super::connection::{Come, HangUp, Read, Reader, Writer, close, split};
@@ -225,7 +230,8 @@ enum Ended {
 /// What happened next.
 enum Event {
     Done(Option<Ended>),
-    Lent(lease::Event),
+    Back(Box<Back>),
+    Look,
     Piece(Vec<u8>),
     Chunk(Option<Chunk>),
     Told(Option<CallEvent>),
@@ -244,7 +250,8 @@ impl Session {
             match self.next().await? {
                 Event::Done(Some(ended)) => self.ended(ended)?,
                 Event::Done(None) => self.finish(None)?,
-                Event::Lent(event) => self.lent(event).await?,
+                Event::Back(back) => self.returned(*back).await?,
+                Event::Look => self.look()?,
                 Event::Piece(piece) => self.writer.queue(piece)?,
                 Event::Chunk(Some(chunk)) => events::queue_chunk(&mut self.writer, &chunk)?,
                 Event::Chunk(None) => self.output = None,
@@ -318,7 +325,8 @@ impl Session {
             chunk = receive(&mut self.output), if pending < WRITE_AHEAD => Ok(Event::Chunk(chunk)),
             () = hand_on(&mut self.input) => Ok(Event::InputTaken),
             read = self.reader.next(), if reading => read.map(Event::Read),
-            event = lent(&mut self.lent) => Ok(Event::Lent(event)),
+            back = self.slot.next() => Ok(Event::Back(Box::new(back))),
+            () = look(&mut self.lent) => Ok(Event::Look),
             () = hung_up(self.hang_up.as_ref()) => Ok(Event::HungUp),
             // A tool may wait for the reader of its output as long as it runs; a
             // reply is not held for longer than this.
@@ -396,9 +404,9 @@ async fn receive<T>(from: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
 }
 
 /// Never ready where nothing is lent.
-async fn lent(lent: &mut Option<Lent>) -> lease::Event {
+async fn look(lent: &mut Option<Lent>) {
     match lent {
-        Some(lent) => lent.next().await,
+        Some(lent) => lent.look().await,
         None => std::future::pending().await,
     }
 }

@@ -20,6 +20,8 @@ const LINGER: Duration = Duration::from_millis(2);
 pub(crate) trait Stay: Send {
     /// Whose it is.
     fn whose(&self) -> Whose;
+    /// Whether there is some already.
+    fn has_more(&self) -> bool;
     /// What is readable when there is.
     fn source(&self) -> BorrowedFd<'_>;
     /// One piece of it; whether to wait there again.
@@ -105,6 +107,19 @@ impl State {
 }
 
 impl Crew {
+    /// Has a thread come, for that caller; whether one will.
+    pub(crate) fn invite(
+        self: &Arc<Crew>,
+        whose: Whose,
+        come: impl FnOnce() + Send + 'static,
+    ) -> bool {
+        let come: Work = Box::new(move |_| {
+            come();
+            None
+        });
+        self.give(whose, come).is_ok()
+    }
+
     /// Waits where more work would come from, and does what comes, as long as it comes soon and
     /// nobody else is kept waiting.
     pub(super) fn linger<'a>(
@@ -115,8 +130,8 @@ impl Crew {
     ) -> MutexGuard<'a, State> {
         while let Some(there) = stay.take() {
             let whose = there.whose();
-            let mut more = false;
-            if state.stay < self.most / 2 && state.may_go_on(whose, self.of_one) {
+            let mut more = there.has_more();
+            if !more && state.stay < self.most / 2 && state.may_go_on(whose, self.of_one) {
                 state.stay += 1;
                 drop(state);
                 more = readable_within(there.source(), LINGER);

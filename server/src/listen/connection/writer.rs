@@ -158,6 +158,11 @@ impl Line {
         Ok(())
     }
 
+    /// Whether nothing is left to be written.
+    pub(crate) fn is_written(&self) -> bool {
+        self.lock().pending() == 0
+    }
+
     /// A call that was answered here is joined by its thread; `false`: something is left to
     /// be written, or nothing was answered.
     pub(crate) fn joined(&self) -> bool {
