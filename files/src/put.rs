@@ -22,7 +22,7 @@ use nix::unistd::{Gid, Uid, UnlinkatFlags, close, fchown, fsync, linkat, unlinka
 
 use crate::attributes::{List, keep, plain, same_list};
 use crate::error::{Doing, FileError};
-use crate::opened::{changed, link, raw};
+use crate::opened::{again, changed, link, raw};
 use crate::root::open_beneath;
 use crate::{Stop, after};
 
@@ -76,7 +76,8 @@ impl<'a> Temporary<'a> {
         stop: &Stop,
     ) -> Result<Temporary<'a>, FileError> {
         let failed = |errno| FileError::system(Doing::Writing, said, errno);
-        let mode = like.map_or(0o644, |like| like.stat.st_mode & 0o777);
+        // What belongs to the process takes attributes only where its mode lets it be written.
+        let mode = like.map_or(0o644, |like| like.stat.st_mode & 0o777 | 0o600);
         // Under a name nobody else reads it before it is known who may.
         let named = if like.is_some() { 0o600 } else { mode };
         let (own, file) = fresh(directory, mode, named).map_err(failed)?;
@@ -108,7 +109,11 @@ impl<'a> Temporary<'a> {
         self.rename(OsStr::from_bytes(name), over).map_err(failed)?;
         self.name.own = None;
         if over == Over::What && !self.lasting {
-            after::write_out(self.file);
+            // Not to be written to: what somebody has open so cannot be run (ETXTBSY). Of what
+            // may not be read the kernel writes it out when it likes.
+            if let Ok(file) = again(self.file.as_fd(), OFlag::O_RDONLY) {
+                after::write_out(file);
+            }
         }
         Ok(stat)
     }

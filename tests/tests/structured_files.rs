@@ -1,7 +1,7 @@
 //! Files by calls with JSON: what they do, where they may, and by which rules.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::{Value, json};
@@ -29,6 +29,23 @@ fn code(server: &Server, tool: &str, input: &Value) -> String {
 fn defined(setup: &mut Setup, tool: &str, text: &str) {
     setup.file(format!("agent.d/{tool}.toml"), text, 0o644);
     setup.env("TOOL_AGENT_DEFINITIONS", setup.path("agent.d"));
+}
+
+/// What has been edited is written out a moment later, and nobody has it open for writing then.
+#[test]
+fn a_program_that_was_just_edited_can_be_run() {
+    let server = Server::start(|_| {});
+    let program = server.ws().join("program");
+    fs::write(&program, "#!/bin/sh\necho 0\n").expect("write");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("chmod");
+    for round in 0..20 {
+        let next = round + 1;
+        let edit = json!({"path": "program", "old_text": format!("echo {round}"),
+            "new_text": format!("echo {next}")});
+        output(&server, "edit_file", &edit);
+        let run = output(&server, "run_command", &json!({"argv": ["./program"]}));
+        assert_eq!(run["stdout"], json!(format!("{next}\n")), "{run}");
+    }
 }
 
 #[test]

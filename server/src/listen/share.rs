@@ -38,7 +38,7 @@ impl Shares {
 
     /// What each has, of so many clients as there are now.
     pub(super) fn most(&self, clients: usize) -> usize {
-        self.all / clients.clamp(1, PARTS)
+        (self.all / clients.clamp(1, PARTS)).max(1)
     }
 
     /// So much more for a client, if it has not all of its own. Who has nothing gets whatever
@@ -63,6 +63,13 @@ impl Shares {
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Share {
+    /// How much it is.
+    pub(super) fn much(&self) -> usize {
+        self.much
     }
 }
 
@@ -92,6 +99,7 @@ mod tests {
         assert!(shares.lock().by.is_empty() && shares.enter(0, 2, 1).is_some());
         let shares = Shares::of(256);
         assert_eq!([0, 1, 2, 99].map(|clients| shares.most(clients)), [256, 256, 128, 64]);
+        assert_eq!(Shares::of(2).most(3), 1);
     }
 
     #[test]

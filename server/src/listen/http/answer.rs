@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tool_protocol::{Failure, Observation};
 
 use crate::audit::rfc3339;
+use crate::listen::unread::was_done;
 
 /// Why a request has no answer of its own.
 #[derive(Clone, Debug)]
@@ -95,7 +96,10 @@ impl Problem {
             hint: failure.hint.clone(),
             call_id: seen.call_id.clone(),
         }));
-        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        let passes =
+            matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        // Nobody is told to repeat what was done.
+        if passes && !was_done(failure) {
             problem.after = Some(1);
         }
         problem

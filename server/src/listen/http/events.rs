@@ -54,7 +54,10 @@ pub(super) fn call(house: &Arc<House>, caller: &Caller, tool: String, said: Said
                     while let Ok(piece) = pieces.try_recv() {
                         tell(&mut to, event("piece", &piece)).await;
                     }
-                    tell(&mut to, event("result", &seen)).await;
+                    let last = event("result", &seen);
+                    // Once is enough, however long nobody takes it.
+                    drop(seen);
+                    tell(&mut to, last).await;
                     return;
                 }
                 _ = life.tick() => Bytes::from_static(b": still under way\n\n"),

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
-use axum::http::header::{ACCEPT, HeaderMap, RETRY_AFTER};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::StatusCode;
+use axum::http::header::{ACCEPT, HeaderMap};
 use axum::response::Response;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -65,15 +65,9 @@ pub(super) async fn call(
     }
     let seen = house.call(&caller, name, said).await?;
     let status = seen.error.as_ref().map_or(StatusCode::OK, status_of);
-    let mut response = json(status, &seen);
-    if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-        response.headers_mut().insert(RETRY_AFTER, SOON);
-    }
-    Ok(response)
+    Ok(json(status, &seen))
 }
 
-/// In seconds: what has no place now mostly has one then.
-const SOON: HeaderValue = HeaderValue::from_static("1");
 /// As often an answer is in memory until it is written.
 pub(super) const ONCE: usize = 1;
 

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tool_protocol::{json as text, limits};
 
+use super::counted::Counted;
 use super::direct::Direct;
 use super::service::Service;
 use super::sessions::{Entry, Sessions};
@@ -185,7 +186,7 @@ impl Mcp {
                 return response;
             }
         }
-        head.extensions.insert(Visitor { peer, calls: entry.calls(), answers });
+        head.extensions.insert(Visitor { peer, calls: entry.calls(), answers: answers.clone() });
         let ends = head.method == Method::DELETE;
         let posted = head.method == Method::POST;
         let listening = entry.listen();
@@ -206,6 +207,7 @@ impl Mcp {
             place.take(made.to_owned(), entry);
         }
         response.map(|body| {
+            let body = Counted::new(Body::new(body), answers);
             Body::new(body.map_frame(move |frame| {
                 let _until_its_end = (&listening, &held);
                 frame

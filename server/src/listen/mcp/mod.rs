@@ -18,10 +18,12 @@
 //! - `stdio`      a session on standard input and output
 //! - `sessions`   sessions by HTTP: whose they are, how many, how long
 //! - `http`       requests by HTTP
+//! - `counted`    what their answers take until they are read
 
 // Roots and lines for people are of the versions before the newest, which are served too.
 #![expect(deprecated, reason = "the SDK calls so what the newest version no longer has")]
 
+mod counted;
 mod direct;
 mod http;
 mod media;

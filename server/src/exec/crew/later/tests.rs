@@ -103,6 +103,30 @@ fn what_is_too_much_to_be_gathered_is_written_out_at_once() {
 }
 
 #[test]
+fn what_was_replaced_is_closed_with_what_is_written_out() {
+    let workspace = workspace(1);
+    let at = workspace.path().display().to_string();
+    let open = || {
+        let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let names = links.filter_map(|link| std::fs::read_link(link.path()).ok());
+        let names = names.map(|name| name.display().to_string());
+        // What it was called last.
+        let last = format!("{at}/.tool-");
+        names.filter(|name| name.starts_with(&last) && name.ends_with("(deleted)")).count()
+    };
+    block_on(async {
+        let crew = crew(LONG, |_| {});
+        write(&crew, SOMEBODY, &workspace, 0).await;
+        while !crew.lock().done_for.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(open(), 1, "it is kept");
+        crew.later.all().await;
+    });
+    assert_eq!(open(), 0);
+}
+
+#[test]
 fn what_is_left_is_written_out_when_nothing_comes_after_it() {
     static SEEN: Seen = Mutex::new(Vec::new());
     let workspace = workspace(1);
