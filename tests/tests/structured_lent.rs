@@ -6,6 +6,7 @@ mod audit_help;
 use std::fs;
 use std::fs::File;
 use std::io::Write as _;
+use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -249,6 +250,53 @@ fn who_reads_no_answers_is_not_heard_any_further() {
         }
     });
     keep_going(&mut wire, 4, 20);
+}
+
+/// Calls that are answered where they are done, and such as go back to the session.
+fn mixed(number: usize) -> Value {
+    match number % 3 {
+        0 => json!({"tool": "read_file", "input": {"path": "not there"}, "id": number}),
+        _ => json!({"tool": "read_file", "input": {"path": "file1"}, "id": number}),
+    }
+}
+
+#[test]
+fn who_says_no_more_has_an_answer_to_each_call() {
+    let server = server();
+    for round in 0..150 {
+        let mut wire = server.connect();
+        keep_going(&mut wire, 4, 8);
+        let calls = 1 + round % 9;
+        (0..calls).for_each(|number| wire.send_json(&mixed(number)));
+        wire.stream.shutdown(Shutdown::Write).expect("shutdown");
+        let mut ids: Vec<u64> = wire
+            .until_closed()
+            .iter()
+            .map(|answer| serde_json::from_slice::<Value>(answer).expect("JSON"))
+            .map(|answer| answer["id"].as_u64().expect("an id"))
+            .collect();
+        ids.sort_unstable();
+        let all: Vec<u64> = (0..calls as u64).collect();
+        assert_eq!(ids, all, "round {round}");
+    }
+}
+
+#[test]
+fn who_goes_at_any_moment_ends_its_own_calls_and_nothing_else() {
+    let server = server();
+    let run = json!({"tool": "run_command", "input": {"argv": ["true"]}, "id": "run"});
+    for round in 0..150_u32 {
+        let mut wire = server.connect();
+        keep_going(&mut wire, 4, 8);
+        wire.send_json(&run);
+        (0..round as usize % 12).for_each(|number| wire.send_json(&mixed(number)));
+        if round % 2 == 0 {
+            std::thread::sleep(Duration::from_micros(u64::from(100 * (round % 40))));
+        }
+        drop(wire);
+    }
+    eventually("all have ended", || running(&server) == 0);
+    still_works(&server);
 }
 
 #[test]

@@ -324,8 +324,9 @@ impl Session {
             }
             chunk = receive(&mut self.output), if pending < WRITE_AHEAD => Ok(Event::Chunk(chunk)),
             () = hand_on(&mut self.input) => Ok(Event::InputTaken),
-            read = self.reader.next(), if reading => read.map(Event::Read),
+            // Before what is read next: that may be about a call which has come back.
             back = self.slot.next() => Ok(Event::Back(Box::new(back))),
+            read = self.reader.next(), if reading => read.map(Event::Read),
             () = look(&mut self.lent) => Ok(Event::Look),
             () = hung_up(self.hang_up.as_ref()) => Ok(Event::HungUp),
             // A tool may wait for the reader of its output as long as it runs; a

@@ -104,12 +104,17 @@ impl Waiting {
             lease.caller.begin(asked, move || tell.store(true, Ordering::Relaxed));
         let mut begun = Begun { id, gone, ending: Box::pin(ending) as Pin<Box<_>> };
         let (polled, work) = crew::catch(|| poll(&lease.runtime, &mut begun));
-        let Some(work) = work else {
-            match polled {
-                Poll::Ready(ended) => slot.give_back(lease, Ok(None), None, Some(ended)),
-                Poll::Pending => slot.give_back(lease, Ok(None), Some(begun), None),
+        let work = match (polled, work) {
+            (Poll::Pending, Some(work)) => work,
+            // Over before it began: what was to be done has nobody who waits for it.
+            (Poll::Ready(ended), _) => {
+                slot.give_back(lease, Ok(None), None, Some(ended));
+                return None;
             }
-            return None;
+            (Poll::Pending, None) => {
+                slot.give_back(lease, Ok(None), Some(begun), None);
+                return None;
+            }
         };
         let (line, runtime) = (lease.caller.line.clone(), lease.runtime.clone());
         let (context, peer) = (Arc::clone(&lease.caller.context), lease.caller.peer);
@@ -127,13 +132,13 @@ impl Waiting {
             }
         }
         work.go(fit);
-        // Nothing: it went on for too long, and the session has taken over.
-        let mut begun = slot.done(number)?;
         // What is not answered is to be recorded, and that may open a file.
         if !told.load(Ordering::Relaxed) {
-            slot.bring(Some(begun), None);
+            slot.bring_call(number);
             return None;
         }
+        // Nothing: it went on for too long, and the session has taken over.
+        let mut begun = slot.done(number)?;
         match poll(&runtime, &mut begun) {
             Poll::Ready(Ended::Answered) => {}
             Poll::Ready(ended) => {
@@ -176,8 +181,10 @@ impl Stay for Waiting {
 
     fn go(mut self: Box<Self>, fit: Result<(), CrewError>) -> Option<Box<dyn Stay>> {
         self.slot.is_read(true);
-        // Who does not take its answers is not heard any further; the session writes on.
-        if !self.lease.line().is_some_and(|line| line.is_written()) {
+        // Who does not take its answers is not heard any further; the session writes on. And of
+        // calls that wait it counts how many there may be.
+        let written = self.lease.line().is_some_and(|line| line.is_written());
+        if !written || self.slot.is_wanted() {
             self.give_back(Ok(None));
             return None;
         }

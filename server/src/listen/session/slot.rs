@@ -57,6 +57,8 @@ struct Inner {
     count: u64,
     /// A thread is on its way to what is lent.
     invited: bool,
+    /// The session has got a call without the reading half, and is to have that too.
+    wanted: bool,
     /// For the session: one of each thread at most.
     back: VecDeque<Back>,
 }
@@ -72,11 +74,50 @@ pub(super) struct Back {
     pub(super) ended: Option<Ended>,
 }
 
+impl Inner {
+    fn remove(&mut self, number: u64) -> Option<Polled> {
+        let at = self.calls.iter().position(|(other, _)| *other == number)?;
+        Some(self.calls.swap_remove(at).1)
+    }
+
+    /// What is lent, where no thread has it.
+    fn here(&mut self) -> Option<Box<Lease>> {
+        match std::mem::replace(&mut self.lease, Place::Home) {
+            Place::Here(lease) => Some(lease),
+            other => {
+                self.lease = other;
+                None
+            }
+        }
+    }
+
+    /// For the session; with what is lent all calls that threads are at go too.
+    fn push(
+        &mut self,
+        lease: Option<Box<Lease>>,
+        read: io::Result<Option<Read>>,
+        begun: Option<Polled>,
+        ended: Option<Ended>,
+    ) {
+        let reader = lease.map(|lease| lease.reader);
+        let mut all: Vec<Polled> = begun.into_iter().collect();
+        match reader {
+            Some(_) => {
+                self.lease = Place::Home;
+                all.extend(self.calls.drain(..).map(|(_, begun)| begun));
+            }
+            None => self.wanted = true,
+        }
+        self.back.push_back(Back { reader, read, begun: all, ended });
+    }
+}
+
 impl Slot {
     /// With nothing lent.
     pub(super) fn new() -> Arc<Slot> {
         let (calls, back) = (Vec::new(), VecDeque::new());
-        let inner = Inner { lease: Place::Home, calls, count: 0, invited: false, back };
+        let (invited, wanted) = (false, false);
+        let inner = Inner { lease: Place::Home, calls, count: 0, invited, wanted, back };
         Arc::new(Slot { inner: Mutex::new(inner), comes: Notify::new() })
     }
 
@@ -86,7 +127,13 @@ impl Slot {
 
     /// The session lends that to whoever ends a call next.
     pub(super) fn offer(&self, lease: Box<Lease>) {
-        self.lock().lease = Place::Here(lease);
+        let mut inner = self.lock();
+        (inner.lease, inner.wanted) = (Place::Here(lease), false);
+    }
+
+    /// Whether the session is to have what is lent.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.lock().wanted
     }
 
     /// For a thread that has ended a call, or was invited.
@@ -139,11 +186,9 @@ impl Slot {
         (number, invites)
     }
 
-    /// A thread has done what it was at; nothing, where the session has taken over.
+    /// A thread has answered what it was at; nothing, where the session has taken over.
     pub(super) fn done(&self, number: u64) -> Option<Polled> {
-        let mut inner = self.lock();
-        let at = inner.calls.iter().position(|(other, _)| *other == number)?;
-        Some(inner.calls.swap_remove(at).1)
+        self.lock().remove(number)
     }
 
     /// Gives back to the session all that is lent, by the thread that has it.
@@ -154,11 +199,17 @@ impl Slot {
         begun: Option<Polled>,
         ended: Option<Ended>,
     ) {
-        let Lease { reader, .. } = *lease;
+        self.lock().push(Some(lease), read, begun, ended);
+        self.comes.notify_one();
+    }
+
+    /// Gives the session a call that a thread was at, unless it has taken over. The call is at no
+    /// moment nobody's.
+    pub(super) fn bring_call(&self, number: u64) {
         let mut inner = self.lock();
-        inner.lease = Place::Home;
-        let begun = inner.calls.drain(..).map(|(_, begun)| begun).chain(begun).collect();
-        inner.back.push_back(Back { reader: Some(reader), read, begun, ended });
+        let Some(begun) = inner.remove(number) else { return };
+        let lease = inner.here();
+        inner.push(lease, Ok(None), Some(begun), None);
         drop(inner);
         self.comes.notify_one();
     }
@@ -166,19 +217,10 @@ impl Slot {
     /// Gives the session something of a call; with what is lent, where nobody has that.
     pub(super) fn bring(&self, begun: Option<Polled>, ended: Option<Ended>) {
         let mut inner = self.lock();
-        match std::mem::replace(&mut inner.lease, Place::Home) {
-            Place::Here(lease) => {
-                drop(inner);
-                self.give_back(lease, Ok(None), begun, ended);
-            }
-            other => {
-                inner.lease = other;
-                let begun = begun.into_iter().collect();
-                inner.back.push_back(Back { reader: None, read: Ok(None), begun, ended });
-                drop(inner);
-                self.comes.notify_one();
-            }
-        }
+        let lease = inner.here();
+        inner.push(lease, Ok(None), begun, ended);
+        drop(inner);
+        self.comes.notify_one();
     }
 
     /// What comes back next. Giving up the future loses nothing.
