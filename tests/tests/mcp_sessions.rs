@@ -82,10 +82,11 @@ fn a_resource_that_is_taken_back_is_not_waited_for() {
     let asked = [("resources/read", read), ("resources/list", json!({}))];
 
     let mut pipe = Pipe::begun(&http.server);
-    for (method, params) in &asked {
-        pipe.send(&request(7, method, params));
+    // Each number once in a session, as MCP has it: else the end of one is the other's.
+    for (id, (method, params)) in (20..).zip(&asked) {
+        pipe.send(&request(id, method, params));
         eventually("it waits", || waiting(&http.server) == 1);
-        pipe.send(&cancelled(7));
+        pipe.send(&cancelled(id));
         eventually("it waits no more", || waiting(&http.server) == 0);
     }
     assert_eq!(pipe.result(8, "ping", &json!({})), json!({}), "and nothing else ends");
@@ -93,10 +94,10 @@ fn a_resource_that_is_taken_back_is_not_waited_for() {
     let mut web = Web::begun(&http, ALICE);
     // Who listens is there: nothing is ended because nobody is.
     let _listening = web.stream("GET /mcp", "");
-    for (method, params) in &asked {
-        let mut answer = web.stream("POST /mcp", &request(7, method, params).to_string());
+    for (id, (method, params)) in (20..).zip(&asked) {
+        let mut answer = web.stream("POST /mcp", &request(id, method, params).to_string());
         eventually("it waits", || waiting(&http.server) == 1);
-        web.send(&cancelled(7));
+        web.send(&cancelled(id));
         eventually("it waits no more", || waiting(&http.server) == 0);
         assert!(!answer.rest().contains("\"result\""), "what is taken back is not answered");
     }
