@@ -81,6 +81,55 @@ fn the_next_call_is_read_by_the_thread_that_has_answered_the_one_before() {
     drop(strace);
 }
 
+/// The record of calls takes room on the disk as it grows: not by the session, which would have
+/// the connection back for it.
+#[test]
+fn whoever_does_a_call_makes_room_for_its_record() {
+    let test = "whoever_does_a_call_makes_room_for_its_record";
+    let server = server();
+    let mut wire = server.connect();
+    reads(&mut wire, 0);
+    let log = server.path("trace");
+    let Some(strace) = Strace::trace(server.pid(), &["tool-server"], "epoll_ctl", &log) else {
+        return skipped(test, "strace is not here, or may not trace");
+    };
+    let watched = || {
+        let text = fs::read_to_string(&log).expect("the trace");
+        text.lines().filter(|line| line.contains("EPOLL_CTL_ADD")).count()
+    };
+    eventually("many calls go without the session", || {
+        let before = watched();
+        (0..1000).for_each(|round| reads(&mut wire, round % 8));
+        watched() - before < 4
+    });
+    drop(strace);
+}
+
+/// Where each record is to be on the disk first no call is a thread's to answer: the session
+/// reads the next itself, and does not wait for the thread.
+#[test]
+fn behind_a_call_that_no_thread_answers_the_session_reads_at_once() {
+    let test = "behind_a_call_that_no_thread_answers_the_session_reads_at_once";
+    let server = Server::start(|s| s.env("TOOL_AUDIT_SYNC", "each"));
+    fs::write(server.ws().join("file0"), "text 0\n").expect("write");
+    let mut wire = server.connect();
+    reads(&mut wire, 0);
+    let log = server.path("trace");
+    let Some(strace) = Strace::trace(server.pid(), &["tool-server"], "epoll_wait", &log) else {
+        return skipped(test, "strace is not here, or may not trace");
+    };
+    let waited_in_vain = || {
+        let text = fs::read_to_string(&log).expect("the trace");
+        text.lines().filter(|line| line.ends_with("= 0")).count()
+    };
+    eventually("most calls wait for no clock", || {
+        let before = waited_in_vain();
+        (0..100).for_each(|_| reads(&mut wire, 0));
+        waited_in_vain() - before < 50
+    });
+    drop(strace);
+}
+
 #[test]
 fn whatever_comes_behind_an_answer_is_heard() {
     let server = server();

@@ -119,24 +119,6 @@ impl Journal {
 
     /// Writes an entry: the members of the call's line so far.
     pub(super) fn begin(&mut self, after: u64, text: &[u8]) -> io::Result<Number> {
-        self.write(after, text, Journal::reserve)
-    }
-
-    /// The same, where there is room; nothing, where there is none or it fails.
-    pub(super) fn begin_in_room(&mut self, after: u64, text: &[u8]) -> Option<Number> {
-        let there = |journal: &mut Journal, bytes| match journal.has_room(bytes) {
-            true => Ok(()),
-            false => Err(io::ErrorKind::StorageFull.into()),
-        };
-        self.write(after, text, there).ok()
-    }
-
-    fn write(
-        &mut self,
-        after: u64,
-        text: &[u8],
-        reserve: impl FnOnce(&mut Journal, u64) -> io::Result<()>,
-    ) -> io::Result<Number> {
         let mut line = std::mem::take(&mut self.line);
         line.clear();
         line.extend_from_slice(b"{\"after\":");
@@ -144,7 +126,7 @@ impl Journal {
         line.extend_from_slice(text);
         line.extend_from_slice(b"}\n");
         let length = u64::try_from(line.len()).unwrap_or(u64::MAX);
-        let reserved = reserve(self, length);
+        let reserved = self.reserve(length);
         let written = reserved.and_then(|()| write_whole(&self.file, &line, self.length));
         line.shrink_to(8 * 1024);
         self.line = line;

@@ -142,16 +142,15 @@ impl Keeper {
         Ok(Promise { number, room })
     }
 
-    /// The same, where there is room and no trouble; no failure of it counts, since whoever
-    /// begins it then the other way meets that too.
+    /// The same, where there is no trouble; no failure of it counts, since whoever begins it
+    /// then the other way meets that too.
     pub(super) fn begin_at_once(&mut self, text: &[u8]) -> Option<Promise> {
-        let room = line_room(text.len().saturating_add(super::record::END));
-        let promised = self.promised.saturating_add(room);
-        let well = self.trouble.is_none() && self.trail.has_room(promised);
-        let number =
-            if well { self.journal.begin_in_room(self.trail.seq, text)? } else { return None };
-        (self.promised, self.dirty) = (promised, true);
-        Some(Promise { number, room })
+        if self.trouble.is_some() {
+            return None;
+        }
+        let promise = self.try_begin(text).ok()?;
+        self.dirty = true;
+        Some(promise)
     }
 
     /// The whole line of a call that had an entry, or of one that had none.

@@ -175,10 +175,9 @@ impl Audit {
         }
     }
 
-    /// The same by one write, into room that is there. None: that is not enough, since room
-    /// has to be taken first, or something failed, or what is written has to last before the
-    /// tool starts; nothing has happened, and `begin` is to be asked. For a thread that may
-    /// open nothing here.
+    /// The same with the files that are open. None: that is not enough, since something failed,
+    /// or what is written has to last before the tool starts; nothing has happened, and `begin`
+    /// is to be asked. For a thread that may open nothing here.
     pub(crate) fn begin_at_once(&self, draft: &Draft, decided: &Decided<'_>) -> Option<Open> {
         if self.shared.options.sync == AuditSync::Each {
             return None;

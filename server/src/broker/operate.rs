@@ -9,7 +9,7 @@
 //! 6. **record** it and answer
 //!
 //! 2 to 6 are one trip of such a thread, in this order (`trip`), unless somebody is to be
-//! asked, or noting takes more than a write: then the rest is done from here.
+//! asked, or noting takes more than writes to open files: then the rest is done from here.
 //!
 //! - `work`  what finds and does
 //! - `trip`  the way of the thread

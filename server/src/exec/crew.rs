@@ -35,7 +35,7 @@ use tokio::sync::oneshot;
 use tool_files::{after, spare};
 
 use self::later::Later;
-pub(crate) use self::stay::{Stay, catch, stay};
+pub(crate) use self::stay::{Come, Stay, catch, stay};
 use self::stay::{caught, confined, here_is_confined, stays};
 use self::told::Told;
 use crate::os::identity::Identity;
@@ -285,19 +285,19 @@ impl Crew {
     fn at_work(
         self: &Arc<Crew>,
         whose: Whose,
-        work: impl FnOnce() -> (Option<Told>, Option<Box<dyn Stay>>),
+        work: impl FnOnce() -> (Option<Told>, Option<Come>),
     ) -> (Option<Told>, Option<Box<dyn Stay>>) {
         let _under_way = self.later.under_way();
-        let (mut told, stay) = work();
+        let (mut told, come) = work();
         let left = after::left();
-        let stay = stay.or_else(stays);
-        if stay.is_some() || !left.written.is_empty() {
+        let come = come.or_else(stays);
+        if come.is_some() || !left.written.is_empty() {
             // Both may take a while.
             told.take().into_iter().for_each(Told::say);
         }
         // Who asked has the answer: now what nobody waits for.
         self.later(whose, left);
-        (told, stay)
+        (told, come.and_then(|come| come()))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

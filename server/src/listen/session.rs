@@ -37,6 +37,7 @@ use tool_protocol::request::More;
 use tool_protocol::{Code, Id, Observation, Refusal, Reply, Request};
 use tracing::{debug, warn};
 
+use self::call::Answered;
 use self::idle::Idle;
 use self::input::Input;
 use self::lent::Lent;
@@ -223,8 +224,8 @@ async fn unfit(socket: &UnixStream, broker: &Broker) -> Option<Refusal> {
 enum Ended {
     Replied(Box<Reply>),
     Observed(Option<Id>, Box<Observation>, Option<OwnedSemaphorePermit>),
-    /// The thread that did it has answered.
-    Answered,
+    /// The thread that did it was to answer, and says whether it has.
+    Answered(Answered),
 }
 
 /// What happened next.
@@ -274,9 +275,10 @@ impl Session {
     fn ended(&mut self, ended: Ended) -> io::Result<()> {
         match ended {
             Ended::Observed(id, seen, room) => self.observed(id.as_ref(), *seen, room),
-            Ended::Answered => self.answered(),
+            Ended::Answered(by_thread) => self.answered(&by_thread),
             Ended::Replied(reply) => self.finish(Some(*reply)),
-        }
+        }?;
+        self.reclaim()
     }
 
     /// A stop waits for sessions that have something under way.
@@ -302,7 +304,7 @@ impl Session {
     /// Calls that nobody has answered. A peer that has an answer may know so before the
     /// session does.
     fn under_way(&self) -> usize {
-        self.calls.len().saturating_sub(self.writer.waiting().answered())
+        self.calls.len().saturating_sub(self.structured.answered())
     }
 
     async fn next(&mut self) -> io::Result<Event> {

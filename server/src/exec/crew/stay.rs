@@ -24,16 +24,20 @@ pub(crate) trait Stay: Send {
     fn has_more(&self) -> bool;
     /// What is readable when there is.
     fn source(&self) -> BorrowedFd<'_>;
-    /// One piece of it; whether to wait there again.
-    fn go(self: Box<Self>, fit: Result<(), CrewError>) -> Option<Box<dyn Stay>>;
+    /// One piece of it; whether to come there again.
+    fn go(self: Box<Self>, fit: Result<(), CrewError>) -> Option<Come>;
     /// Nothing has come, or others wait.
     fn leave(self: Box<Self>);
 }
 
+/// Comes to where more work would come from, if there is a place. Called when nothing else is to
+/// be done: what a thread has there, it keeps from others.
+pub(crate) type Come = Box<dyn FnOnce() -> Option<Box<dyn Stay>> + Send>;
+
 /// What the work that a thread does says to the thread.
 #[derive(Default)]
 struct Here {
-    stay: Option<Box<dyn Stay>>,
+    come: Option<Come>,
     /// The next piece of work that is given from here is done here.
     catches: bool,
     caught: Option<Work>,
@@ -46,8 +50,8 @@ thread_local! {
 }
 
 /// To be waited at when the work that this thread does is done.
-pub(crate) fn stay(there: Box<dyn Stay>) {
-    HERE.with_borrow_mut(|here| here.stay = Some(there));
+pub(crate) fn stay(come: Come) {
+    HERE.with_borrow_mut(|here| here.come = Some(come));
 }
 
 /// Work that was given to a crew by one of its threads, for itself.
@@ -83,8 +87,8 @@ pub(super) fn caught(work: Work) -> Option<Work> {
 }
 
 /// What is to be waited at, by what this thread has done.
-pub(super) fn stays() -> Option<Box<dyn Stay>> {
-    HERE.with_borrow_mut(|here| here.stay.take())
+pub(super) fn stays() -> Option<Come> {
+    HERE.with_borrow_mut(|here| here.come.take())
 }
 
 /// This thread reaches the workspace alone from now on.

@@ -3,7 +3,9 @@
 //! Owns: the order of messages, whoever gives them: the session, and a thread that has the
 //! answer to a call (`Line`). Each message is queued whole, under one lock, and what the
 //! socket does not take at once stays at the front: two messages never mingle, and what is
-//! begun is ended before anything else. Must not: know what a message says.
+//! begun is ended before anything else. A thread that has an answer while another one writes
+//! leaves it to that one: the socket is not waited for under the lock. Must not: know what a
+//! message says.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
@@ -46,30 +48,28 @@ pub(crate) struct Line {
 #[derive(Debug)]
 pub(crate) struct Queue {
     codec: LengthDelimitedCodec,
+    out: Out,
+    /// A thread writes what came before, and will write all that comes until it has.
+    writing: bool,
+    /// What of it takes room that all connections share.
+    room: Option<OwnedSemaphorePermit>,
+}
+
+/// Bytes for the socket.
+#[derive(Debug, Default)]
+struct Out {
     /// What comes before the buffer: long texts where they are, and what is between them.
     ahead: VecDeque<Bytes>,
     ahead_bytes: usize,
     buffer: BytesMut,
     /// What goes with a byte of all that, and how many come before it.
     passing: Option<(usize, Vec<OwnedFd>)>,
-    /// What of it takes room that all connections share.
-    room: Option<OwnedSemaphorePermit>,
-    /// Calls that a thread has answered, of which the session does not know yet.
-    answered: usize,
 }
 
 impl Writer {
     /// Of that socket.
     pub(super) fn new(socket: Arc<UnixStream>) -> Writer {
-        let queue = Queue {
-            codec: codec(),
-            ahead: VecDeque::new(),
-            ahead_bytes: 0,
-            buffer: BytesMut::new(),
-            passing: None,
-            room: None,
-            answered: 0,
-        };
+        let queue = Queue { codec: codec(), out: Out::default(), writing: false, room: None };
         Writer { line: Arc::new(Line { socket, queue: Mutex::new(queue) }), watch: None }
     }
 
@@ -106,7 +106,7 @@ impl Writer {
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
         let mut waiting = self.waiting();
-        waiting.passing = Some((waiting.pending(), descriptors));
+        waiting.out.passing = Some((waiting.out.pending(), descriptors));
         waiting.queue(payload)
     }
 
@@ -115,9 +115,10 @@ impl Writer {
         self.waiting().queue_chunk(kind, bytes);
     }
 
-    /// How much is to be written.
+    /// How much is to be written, and is not by a thread that is at it.
     pub(crate) fn pending(&self) -> usize {
-        self.waiting().pending()
+        let waiting = self.waiting();
+        if waiting.writing { 0 } else { waiting.out.pending() }
     }
 
     /// Writes some of it. Giving up the future loses nothing.
@@ -149,25 +150,23 @@ impl Line {
     /// hears of the call's end too, and meets what is wrong with the socket.
     pub(crate) fn answer(&self, put: impl FnOnce(&mut Queue) -> io::Result<()>) -> io::Result<()> {
         let mut queue = self.lock();
-        let first = queue.pending() == 0;
+        let first = queue.is_written() && !queue.writing;
         put(&mut queue)?;
-        queue.answered += 1;
-        if first {
-            queue.write(&self.socket).ok();
+        queue.writing |= first;
+        while first && queue.writing {
+            let mut out = std::mem::take(&mut queue.out);
+            drop(queue);
+            let written = out.write(&self.socket);
+            queue = self.lock();
+            queue.writing = written.is_ok() && out.pending() == 0 && queue.out.pending() > 0;
+            queue.take_back(out);
         }
         Ok(())
     }
 
-    /// Whether nothing is left to be written.
+    /// Whether nothing is left to be written but what a thread is at.
     pub(crate) fn is_written(&self) -> bool {
-        self.lock().pending() == 0
-    }
-
-    /// A call that was answered here is joined by its thread; `false`: something is left to
-    /// be written, or nothing was answered.
-    pub(crate) fn joined(&self) -> bool {
-        let mut queue = self.lock();
-        queue.joined() && queue.pending() == 0
+        self.lock().is_written()
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -179,11 +178,11 @@ impl Queue {
     /// Adds a JSON payload.
     pub(crate) fn queue(&mut self, payload: Vec<u8>) -> io::Result<()> {
         if payload.len() < LONG {
-            return self.codec.encode(Bytes::from(payload), &mut self.buffer);
+            return self.codec.encode(Bytes::from(payload), &mut self.out.buffer);
         }
         let prefix = frame::prefix(payload.len()).ok_or(io::ErrorKind::InvalidInput)?;
-        self.buffer.extend_from_slice(&prefix);
-        self.put_ahead(Bytes::from(payload));
+        self.out.buffer.extend_from_slice(&prefix);
+        self.out.put_ahead(Bytes::from(payload));
         Ok(())
     }
 
@@ -191,10 +190,11 @@ impl Queue {
     pub(crate) fn queue_chunk(&mut self, kind: frame::Kind, bytes: &[u8]) {
         // One byte more than the chunk; a chunk is less than a frame.
         if let Some(prefix) = frame::prefix(bytes.len() + 1) {
-            self.buffer.reserve(bytes.len() + limits::PREFIX + 1);
-            self.buffer.extend_from_slice(&prefix);
-            self.buffer.extend_from_slice(&[kind.byte()]);
-            self.buffer.extend_from_slice(bytes);
+            let buffer = &mut self.out.buffer;
+            buffer.reserve(bytes.len() + limits::PREFIX + 1);
+            buffer.extend_from_slice(&prefix);
+            buffer.extend_from_slice(&[kind.byte()]);
+            buffer.extend_from_slice(bytes);
         }
     }
 
@@ -204,17 +204,10 @@ impl Queue {
         while !text.is_empty() {
             let piece = text.split_to(text.len().min(PIECE));
             let Some(prefix) = frame::prefix(piece.len() + 1) else { return };
-            self.buffer.extend_from_slice(&prefix);
-            self.buffer.extend_from_slice(&[kind.byte()]);
-            self.put_ahead(piece);
+            self.out.buffer.extend_from_slice(&prefix);
+            self.out.buffer.extend_from_slice(&[kind.byte()]);
+            self.out.put_ahead(piece);
         }
-    }
-
-    /// Adds bytes where they are, behind what the buffer has.
-    fn put_ahead(&mut self, piece: Bytes) {
-        let before = self.buffer.split().freeze();
-        self.ahead_bytes += before.len() + piece.len();
-        self.ahead.extend([before, piece]);
     }
 
     /// Keeps that room as long as so much waits here.
@@ -225,21 +218,60 @@ impl Queue {
         }
     }
 
-    /// Calls that were answered here and have not been joined.
-    pub(crate) fn answered(&self) -> usize {
-        self.answered
+    fn is_written(&self) -> bool {
+        self.writing || self.out.pending() == 0
     }
 
-    /// One of them is joined; whether there was one.
-    pub(crate) fn joined(&mut self) -> bool {
-        let there = self.answered > 0;
-        self.answered = self.answered.saturating_sub(1);
-        there
+    /// Writes some of it, if the socket takes any.
+    fn write(&mut self, socket: &UnixStream) -> io::Result<()> {
+        if self.writing {
+            return Ok(());
+        }
+        let mut out = std::mem::take(&mut self.out);
+        let written = out.write(socket);
+        self.take_back(out);
+        written
     }
 
+    /// What is left of what was taken to be written: before what has come since.
+    fn take_back(&mut self, mut out: Out) {
+        let since = std::mem::take(&mut self.out);
+        self.out = if out.pending() == 0 && since.pending() > 0 {
+            since
+        } else {
+            out.put(since);
+            out
+        };
+        let pending = self.out.pending();
+        if let Some(held) = &mut self.room {
+            drop(held.split(held.num_permits().saturating_sub(pending)));
+        }
+    }
+}
+
+impl Out {
     /// How much there is.
     fn pending(&self) -> usize {
         self.ahead_bytes + self.buffer.len()
+    }
+
+    /// Adds bytes where they are, behind what the buffer has.
+    fn put_ahead(&mut self, piece: Bytes) {
+        let before = self.buffer.split().freeze();
+        self.ahead_bytes += before.len() + piece.len();
+        self.ahead.extend([before, piece]);
+    }
+
+    /// Adds all of that.
+    fn put(&mut self, other: Out) {
+        let before = self.pending();
+        if let Some((at, passing)) = other.passing {
+            self.passing = Some((before + at, passing));
+        }
+        for piece in other.ahead {
+            self.put_ahead(piece);
+        }
+        self.buffer.extend_from_slice(&other.buffer);
     }
 
     /// Writes some of it, if the socket takes any.
@@ -256,10 +288,6 @@ impl Queue {
         }
         if self.buffer.is_empty() && self.buffer.capacity() > READ {
             self.buffer = BytesMut::new();
-        }
-        let pending = self.pending();
-        if let Some(held) = &mut self.room {
-            drop(held.split(held.num_permits().saturating_sub(pending)));
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 //! that did it. Must not: read what comes next, or know a tool.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -58,8 +59,12 @@ pub(super) struct Begun<F> {
     pub(super) id: Option<Id>,
     /// Ends it.
     pub(super) gone: CancellationToken,
+    pub(super) answered: Answered,
     pub(super) ending: F,
 }
+
+/// Whether the thread that does a call has answered it. Set before whoever asked can have that.
+pub(super) type Answered = Arc<AtomicBool>;
 
 impl Caller {
     /// Begins it. `then`: done by the thread that has answered, if one does.
@@ -70,6 +75,7 @@ impl Caller {
     ) -> Begun<impl Future<Output = Ended> + Send + use<T>> {
         let Asked { tool, id, pieces, input, room } = asked;
         let gone = self.gone.child_token();
+        let answered = Answered::default();
         let (give, mut given) = pieces.then(|| mpsc::channel(TOLD)).unzip();
         let (notice, mut notices) = mpsc::channel(TOLD);
         let asked = Invocation {
@@ -81,10 +87,11 @@ impl Caller {
             notices: Some(notice),
             gone: gone.clone(),
             // Pieces come by the session, and the last message after them.
-            tell: (!pieces).then(|| self.teller(id.clone(), then)),
+            tell: (!pieces).then(|| self.teller(id.clone(), Arc::clone(&answered), then)),
         };
         let (agent, shared) = (self.context.agent.clone(), self.context.shared.clone());
         let (tell, name, left) = (self.tell.clone(), id.clone(), gone.clone());
+        let by_thread = Arc::clone(&answered);
         let ending = async move {
             let _room = room;
             let told = async {
@@ -114,22 +121,32 @@ impl Caller {
             left.cancel();
             match seen {
                 Some((seen, room)) => Ended::Observed(name, Box::new(seen), room),
-                None => Ended::Answered,
+                None => Ended::Answered(by_thread),
             }
         };
-        Begun { id, gone, ending }
+        Begun { id, gone, answered, ending }
     }
 
     /// What answers on the thread that has done the call.
-    fn teller(&self, id: Option<Id>, then: impl FnOnce() + Send + 'static) -> Tell {
+    fn teller(
+        &self,
+        id: Option<Id>,
+        answered: Answered,
+        then: impl FnOnce() + Send + 'static,
+    ) -> Tell {
         let (line, shared) = (self.line.clone(), self.context.shared.clone());
         Tell::new(move |mut seen| {
             // Where there is no connection any more nobody waits for it.
             let Some(line) = line.upgrade() else { return };
             let room = room_for(&shared, &mut seen);
-            if let Ok(message) = Message::new(id.as_ref(), seen)
-                && line.answer(|queue| message.put(queue, room)).is_ok()
-            {
+            let put = |message: Message| {
+                line.answer(|queue| {
+                    message.put(queue, room)?;
+                    answered.store(true, Ordering::Release);
+                    Ok(())
+                })
+            };
+            if Message::new(id.as_ref(), seen).and_then(put).is_ok() {
                 then();
             }
         })

@@ -19,7 +19,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 use std::task::{Poll, Waker};
 use std::thread::available_parallelism;
@@ -33,10 +33,10 @@ use tool_protocol::request::{Input, ToolCall};
 
 use super::Ended;
 use super::call::{Asked, Begun, Caller};
-use super::slot::{Lease, Polled, Slot};
+use super::slot::{Lease, Looking, Part, Polled, Slot};
 use crate::exec::CrewError;
-use crate::exec::crew::{self, Stay, Whose};
-use crate::listen::connection::{Line, Read};
+use crate::exec::crew::{self, Come, Stay, Whose};
+use crate::listen::connection::Read;
 use crate::os::descriptors::readable_within;
 
 /// Threads that do the calls of a connection which is lent: more would wait for each other.
@@ -45,15 +45,15 @@ pub(super) static THREADS: LazyLock<usize> =
 
 /// A thread that waits where its last call came from.
 struct Waiting {
-    slot: Arc<Slot>,
+    part: Part,
     lease: Box<Lease>,
 }
 
 impl Slot {
-    /// This thread has answered a call: it stays, where that is offered.
+    /// This thread has answered a call: it stays, where there is a part for it.
     pub(super) fn answered(self: &Arc<Slot>) {
-        if let Some(lease) = self.take() {
-            crew::stay(Box::new(Waiting { slot: Arc::clone(self), lease }));
+        if let Some(part) = self.part(*THREADS) {
+            crew::stay(Box::new(move || Waiting::there(part)));
         }
     }
 }
@@ -61,25 +61,45 @@ impl Slot {
 impl Lease {
     /// Whether more has come than was read; the socket is asked where that is likely.
     fn has_more(&mut self) -> bool {
-        let has = !self.reader.is_between();
-        self.several =
-            has || (self.several && readable_within(self.reader.socket(), Duration::ZERO));
-        self.several
+        let has = !self.reader.is_between()
+            || self.several && readable_within(self.reader.socket(), Duration::ZERO);
+        self.several |= has;
+        has
     }
 
-    fn line(&self) -> Option<Arc<Line>> {
-        self.caller.line.upgrade()
+    /// What has come, where all of it is there. Where several calls came at once of late it is
+    /// looked for again, for a moment.
+    fn now(&mut self) -> io::Result<Option<Read>> {
+        let mut looking = Looking::default();
+        loop {
+            let read = self.reader.now()?;
+            if read.is_some() || !self.reader.is_between() || !self.several {
+                return Ok(read);
+            }
+            while !readable_within(self.reader.socket(), Duration::ZERO) {
+                if !looking.goes_on() {
+                    self.several = false;
+                    return Ok(None);
+                }
+                std::thread::yield_now();
+            }
+        }
     }
 }
 
 impl Waiting {
+    fn there(part: Part) -> Option<Box<dyn Stay>> {
+        let (part, lease) = Slot::take(part)?;
+        Some(Box::new(Waiting { part, lease }))
+    }
+
     fn give_back(self, read: io::Result<Option<Read>>) {
-        self.slot.give_back(self.lease, read, None, None);
+        self.part.slot().give_back(self.lease, read);
     }
 
     /// What came, where it is a call to be done here.
     fn asked(&self, payload: &Bytes) -> Option<Asked> {
-        let Caller { context, gone, .. } = &self.lease.caller;
+        let Caller { context, gone, .. } = &*self.lease.caller;
         if self.lease.reader.has_descriptors() || gone.is_cancelled() {
             return None;
         }
@@ -95,52 +115,44 @@ impl Waiting {
         Some(Asked { tool, id, pieces: false, input, room: None })
     }
 
-    /// Does a call; itself, where the next may come.
-    fn call(self, asked: Asked, fit: Result<(), CrewError>) -> Option<Waiting> {
-        let Waiting { slot, mut lease } = self;
-        let told = Arc::new(AtomicBool::new(false));
-        let tell = Arc::clone(&told);
-        let Begun { id, gone, ending } =
-            lease.caller.begin(asked, move || tell.store(true, Ordering::Relaxed));
-        let mut begun = Begun { id, gone, ending: Box::pin(ending) as Pin<Box<_>> };
-        let (polled, work) = crew::catch(|| poll(&lease.runtime, &mut begun));
-        let work = match (polled, work) {
+    /// Does a call; its part, where that was answered.
+    fn call(self, asked: Asked, fit: Result<(), CrewError>) -> Option<Part> {
+        let Waiting { part, mut lease } = self;
+        let slot = Arc::clone(part.slot());
+        let (caller, runtime) = (Arc::clone(&lease.caller), lease.runtime.clone());
+        // All of it, so that whatever this call waits for holds nothing of the broker's.
+        let more = lease.has_more();
+        let (number, another) = slot.begins(lease, more, *THREADS);
+        if let Some(another) = another {
+            let come = move || crew::stay(Box::new(move || Waiting::there(another)));
+            caller.context.broker.invite(caller.peer, come);
+        }
+        let Begun { id, gone, answered, ending } = caller.begin(asked, || {});
+        let is_answered = Arc::clone(&answered);
+        let mut begun = Begun { id, gone, answered, ending: Box::pin(ending) as Pin<Box<_>> };
+        let work = match crew::catch(|| poll(&runtime, &mut begun)) {
             (Poll::Pending, Some(work)) => work,
             // Over before it began: what was to be done has nobody who waits for it.
             (Poll::Ready(ended), _) => {
-                slot.give_back(lease, Ok(None), None, Some(ended));
+                slot.bring_begun(number, None, Some(ended));
                 return None;
             }
             (Poll::Pending, None) => {
-                slot.give_back(lease, Ok(None), Some(begun), None);
+                slot.bring_begun(number, Some(begun), None);
                 return None;
             }
         };
-        let (line, runtime) = (lease.caller.line.clone(), lease.runtime.clone());
-        let (context, peer) = (Arc::clone(&lease.caller.context), lease.caller.peer);
-        let more = lease.has_more();
-        // All of it, so that a file system that does not answer holds nothing of the broker's.
-        let (number, invites) = slot.at_call(lease, begun, more, *THREADS);
-        if invites {
-            let there = Arc::clone(&slot);
-            let come = move || {
-                there.has_come();
-                there.answered();
-            };
-            if !context.broker.invite(peer, come) {
-                slot.has_come();
-            }
-        }
+        slot.begun(number, begun);
         work.go(fit);
         // What is not answered is to be recorded, and that may open a file.
-        if !told.load(Ordering::Relaxed) {
+        if !is_answered.load(Ordering::Acquire) {
             slot.bring_call(number);
             return None;
         }
         // Nothing: it went on for too long, and the session has taken over.
         let mut begun = slot.done(number)?;
         match poll(&runtime, &mut begun) {
-            Poll::Ready(Ended::Answered) => {}
+            Poll::Ready(Ended::Answered(_)) => {}
             Poll::Ready(ended) => {
                 slot.bring(None, Some(ended));
                 return None;
@@ -150,12 +162,11 @@ impl Waiting {
                 return None;
             }
         }
-        if !line.upgrade().is_some_and(|line| line.joined()) {
+        if !caller.line.upgrade().is_some_and(|line| line.is_written()) {
             slot.bring(None, None);
             return None;
         }
-        let lease = slot.take()?;
-        Some(Waiting { slot, lease })
+        Some(part)
     }
 }
 
@@ -172,27 +183,26 @@ impl Stay for Waiting {
     }
 
     fn has_more(&self) -> bool {
-        !self.lease.reader.is_between()
+        self.lease.several || !self.lease.reader.is_between()
     }
 
     fn source(&self) -> BorrowedFd<'_> {
         self.lease.reader.socket()
     }
 
-    fn go(mut self: Box<Self>, fit: Result<(), CrewError>) -> Option<Box<dyn Stay>> {
-        self.slot.is_read(true);
+    fn go(mut self: Box<Self>, fit: Result<(), CrewError>) -> Option<Come> {
         // Who does not take its answers is not heard any further; the session writes on. And of
         // calls that wait it counts how many there may be.
-        let written = self.lease.line().is_some_and(|line| line.is_written());
-        if !written || self.slot.is_wanted() {
+        let written = self.lease.caller.line.upgrade().is_some_and(|line| line.is_written());
+        if !self.part.slot().reads() || !written {
             self.give_back(Ok(None));
             return None;
         }
-        let payload = match self.lease.reader.now() {
+        let payload = match self.lease.now() {
             Ok(Some(Read::Payload(payload))) => payload,
             Ok(None) if self.lease.reader.is_between() => {
-                self.slot.is_read(false);
-                return Some(self);
+                self.part.slot().waits();
+                return Some(Box::new(move || Some(self as Box<dyn Stay>)));
             }
             read => {
                 self.give_back(read);
@@ -200,7 +210,10 @@ impl Stay for Waiting {
             }
         };
         match self.asked(&payload) {
-            Some(asked) => Some(Box::new((*self).call(asked, fit)?)),
+            Some(asked) => {
+                let part = self.call(asked, fit)?;
+                Some(Box::new(move || Waiting::there(part)))
+            }
             None => {
                 self.give_back(Ok(Some(Read::Payload(payload))));
                 None

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -50,9 +51,9 @@ impl Session {
     pub(super) fn lend(&mut self, caller: Caller) {
         let several = !self.reader.is_between() || self.under_way() > 1;
         let reader = self.reader.lend(&mut self.writer);
-        let runtime = Handle::current();
-        self.slot.offer(Box::new(Lease { reader, caller, runtime, several }));
-        self.lent = Some(Lent { look: Box::pin(sleep(LOOK)), seen: 0 });
+        let (caller, runtime) = (Arc::new(caller), Handle::current());
+        let seen = self.slot.offer(Box::new(Lease { reader, caller, runtime, several }));
+        self.lent = Some(Lent { look: Box::pin(sleep(LOOK)), seen });
     }
 
     /// Something has come back.
@@ -72,6 +73,17 @@ impl Session {
         watched?;
         match read? {
             Some(read) => self.hear(read).await,
+            None => Ok(()),
+        }
+    }
+
+    /// One of its calls has ended: where that was for nobody to go on from, it reads itself.
+    pub(super) fn reclaim(&mut self) -> io::Result<()> {
+        match self.lent.as_ref().and_then(|_| self.slot.unclaimed()) {
+            Some(reader) => {
+                self.lent = None;
+                self.reader.give_back(reader, &mut self.writer)
+            }
             None => Ok(()),
         }
     }

@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -15,9 +16,39 @@ use super::Ended;
 use super::call::{Begun, Caller};
 use crate::listen::connection::{Read, Reader};
 
-/// How often a thread looks again for what another one reads just now: it has it for less time
-/// than it takes to wake a thread.
-const LOOKS: usize = 20;
+/// How long threads look again for what comes next, where several calls have come at once of
+/// late: to wake one takes as long, and where one cannot look another can run.
+const LOOKING: Duration = Duration::from_micros(50);
+
+/// A thread's part in what is lent: it has that, is at a call, or comes for it.
+pub(super) struct Part {
+    slot: Arc<Slot>,
+    lending: u64,
+}
+
+impl Part {
+    /// What it is a part in.
+    pub(super) fn slot(&self) -> &Arc<Slot> {
+        &self.slot
+    }
+}
+
+/// How long somebody looks already.
+#[derive(Debug, Default)]
+pub(super) struct Looking(Option<Instant>);
+
+impl Looking {
+    /// Whether that was not for long.
+    pub(super) fn goes_on(&mut self) -> bool {
+        self.0.get_or_insert_with(Instant::now).elapsed() < LOOKING
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.slot.lock().leaves(self.lending);
+    }
+}
 
 /// A call under way, begun by who cannot wait for it.
 pub(super) type Polled = Begun<Pin<Box<dyn Future<Output = Ended> + Send>>>;
@@ -25,7 +56,7 @@ pub(super) type Polled = Begun<Pin<Box<dyn Future<Output = Ended> + Send>>>;
 /// What is lent, with all that calls need.
 pub(super) struct Lease {
     pub(super) reader: Reader,
-    pub(super) caller: Caller,
+    pub(super) caller: Arc<Caller>,
     pub(super) runtime: Handle,
     /// Several calls have come at once of late.
     pub(super) several: bool,
@@ -47,18 +78,24 @@ enum Place {
 pub(super) struct Slot {
     inner: Mutex<Inner>,
     comes: Notify,
+    begun: Condvar,
 }
 
 struct Inner {
     lease: Place,
-    /// Calls that threads are at, by number; the session may take them over.
-    calls: Vec<(u64, Polled)>,
+    /// Calls that threads are at, by number; the session may take them over. Nothing where
+    /// one is being begun, which is not waited for long.
+    calls: Vec<(u64, Option<Polled>)>,
     /// How many there were.
     count: u64,
-    /// A thread is on its way to what is lent.
-    invited: bool,
+    /// Which lending this is, and how many threads have a part in it: who has what is lent, is
+    /// at a call, or looks for what is lent.
+    lending: u64,
+    parts: usize,
     /// The session has got a call without the reading half, and is to have that too.
     wanted: bool,
+    /// Somebody waits until no call is being begun.
+    awaited: bool,
     /// For the session: one of each thread at most.
     back: VecDeque<Back>,
 }
@@ -75,9 +112,33 @@ pub(super) struct Back {
 }
 
 impl Inner {
+    /// A thread has no part in that lending any more.
+    fn leaves(&mut self, lending: u64) {
+        if self.lending == lending {
+            self.parts = self.parts.saturating_sub(1);
+        }
+    }
+
+    fn part(&mut self, slot: &Arc<Slot>, most: usize) -> Option<Part> {
+        if matches!(self.lease, Place::Home) || self.parts >= most {
+            return None;
+        }
+        self.parts += 1;
+        Some(Part { slot: Arc::clone(slot), lending: self.lending })
+    }
+
     fn remove(&mut self, number: u64) -> Option<Polled> {
         let at = self.calls.iter().position(|(other, _)| *other == number)?;
-        Some(self.calls.swap_remove(at).1)
+        self.calls.swap_remove(at).1
+    }
+
+    fn is_beginning(&self) -> bool {
+        self.calls.iter().any(|(_, begun)| begun.is_none())
+    }
+
+    /// All calls that threads are at.
+    fn all(&mut self) -> impl Iterator<Item = Polled> {
+        self.calls.drain(..).filter_map(|(_, begun)| begun)
     }
 
     /// What is lent, where no thread has it.
@@ -91,7 +152,8 @@ impl Inner {
         }
     }
 
-    /// For the session; with what is lent all calls that threads are at go too.
+    /// For the session; with what is lent all calls that threads are at go too, none of which
+    /// is being begun.
     fn push(
         &mut self,
         lease: Option<Box<Lease>>,
@@ -104,7 +166,7 @@ impl Inner {
         match reader {
             Some(_) => {
                 self.lease = Place::Home;
-                all.extend(self.calls.drain(..).map(|(_, begun)| begun));
+                all.extend(self.all());
             }
             None => self.wanted = true,
         }
@@ -116,74 +178,99 @@ impl Slot {
     /// With nothing lent.
     pub(super) fn new() -> Arc<Slot> {
         let (calls, back) = (Vec::new(), VecDeque::new());
-        let (invited, wanted) = (false, false);
-        let inner = Inner { lease: Place::Home, calls, count: 0, invited, wanted, back };
-        Arc::new(Slot { inner: Mutex::new(inner), comes: Notify::new() })
+        let (wanted, awaited) = (false, false);
+        let (lease, count, lending, parts) = (Place::Home, 0, 0, 0);
+        let inner = Inner { lease, calls, count, lending, parts, wanted, awaited, back };
+        let (comes, begun) = (Notify::new(), Condvar::new());
+        Arc::new(Slot { inner: Mutex::new(inner), comes, begun })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session lends that to whoever ends a call next.
-    pub(super) fn offer(&self, lease: Box<Lease>) {
+    /// The session lends that to whoever ends a call next. How many calls were begun before.
+    pub(super) fn offer(&self, lease: Box<Lease>) -> u64 {
         let mut inner = self.lock();
         (inner.lease, inner.wanted) = (Place::Here(lease), false);
+        // Who is still at a call of one before has no part in this.
+        (inner.lending, inner.parts) = (inner.lending + 1, 0);
+        inner.count
     }
 
-    /// Whether the session is to have what is lent.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.lock().wanted
+    /// A part in what is lent, where not so many have one.
+    pub(super) fn part(self: &Arc<Slot>, most: usize) -> Option<Part> {
+        self.lock().part(self, most)
     }
 
-    /// For a thread that has ended a call, or was invited.
-    pub(super) fn take(&self) -> Option<Box<Lease>> {
-        for _ in 0..LOOKS {
-            let mut inner = self.lock();
+    /// For a thread that is at no call: what is lent, or it has no part in that any more.
+    pub(super) fn take(mut part: Part) -> Option<(Part, Box<Lease>)> {
+        let slot = Arc::clone(&part.slot);
+        let mut looking = Looking::default();
+        loop {
+            let mut inner = slot.lock();
             match std::mem::replace(&mut inner.lease, Place::Home) {
-                Place::Here(lease) => {
+                Place::Here(lease) if inner.lending == part.lending => {
                     inner.lease = if lease.several { Place::Read } else { Place::Awaited };
-                    return Some(lease);
+                    return Some((part, lease));
                 }
-                Place::Read => inner.lease = Place::Read,
+                Place::Read if inner.lending == part.lending && looking.goes_on() => {
+                    inner.lease = Place::Read;
+                }
                 other => {
                     inner.lease = other;
+                    // At once: who reads has another thread come, where there is none.
+                    inner.leaves(std::mem::take(&mut part.lending));
                     return None;
                 }
             }
             drop(inner);
             std::thread::yield_now();
         }
-        None
     }
 
-    /// Who was invited has come, or will not.
-    pub(super) fn has_come(&self) {
-        self.lock().invited = false;
+    /// The thread that has it waits for something to read.
+    pub(super) fn waits(&self) {
+        self.lock().lease = Place::Awaited;
     }
 
-    /// The thread that has it reads now, or waits for something to read.
-    pub(super) fn is_read(&self, now: bool) {
-        self.lock().lease = if now { Place::Read } else { Place::Awaited };
+    /// The thread that has it reads now; `false`: it is to be given back.
+    pub(super) fn reads(&self) -> bool {
+        let mut inner = self.lock();
+        inner.lease = Place::Read;
+        !inner.wanted
     }
 
-    /// The thread that has it is at a call from now on; the call's number, and whether another
-    /// thread is to be invited, as `more` has come. At most so many do calls.
-    pub(super) fn at_call(
-        &self,
+    /// The thread that has it begins a call, and leaves it here: the call's number, and a part
+    /// for another thread where `more` has come and not so many have one.
+    pub(super) fn begins(
+        self: &Arc<Slot>,
         lease: Box<Lease>,
-        begun: Polled,
         more: bool,
         most: usize,
-    ) -> (u64, bool) {
+    ) -> (u64, Option<Part>) {
         let mut inner = self.lock();
         inner.count += 1;
         let number = inner.count;
-        inner.calls.push((number, begun));
+        inner.calls.push((number, None));
         inner.lease = Place::Here(lease);
-        let invites = more && !inner.invited && inner.calls.len() < most;
-        inner.invited |= invites;
-        (number, invites)
+        (number, more.then(|| inner.part(self, most)).flatten())
+    }
+
+    /// The call is begun.
+    pub(super) fn begun(&self, number: u64, begun: Polled) {
+        let mut inner = self.lock();
+        if let Some((_, call)) = inner.calls.iter_mut().find(|(other, _)| *other == number) {
+            *call = Some(begun);
+        }
+        self.is_begun(&mut inner);
+    }
+
+    fn is_begun(&self, inner: &mut Inner) {
+        if inner.awaited && !inner.is_beginning() {
+            inner.awaited = false;
+            self.begun.notify_all();
+        }
     }
 
     /// A thread has answered what it was at; nothing, where the session has taken over.
@@ -192,14 +279,15 @@ impl Slot {
     }
 
     /// Gives back to the session all that is lent, by the thread that has it.
-    pub(super) fn give_back(
-        &self,
-        lease: Box<Lease>,
-        read: io::Result<Option<Read>>,
-        begun: Option<Polled>,
-        ended: Option<Ended>,
-    ) {
-        self.lock().push(Some(lease), read, begun, ended);
+    pub(super) fn give_back(&self, lease: Box<Lease>, read: io::Result<Option<Read>>) {
+        let mut inner = self.lock();
+        // What was read may be about a call that is being begun.
+        while inner.is_beginning() {
+            inner.awaited = true;
+            inner = self.begun.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        inner.push(Some(lease), read, None, None);
+        drop(inner);
         self.comes.notify_one();
     }
 
@@ -207,17 +295,28 @@ impl Slot {
     /// moment nobody's.
     pub(super) fn bring_call(&self, number: u64) {
         let mut inner = self.lock();
-        let Some(begun) = inner.remove(number) else { return };
-        let lease = inner.here();
-        inner.push(lease, Ok(None), Some(begun), None);
-        drop(inner);
-        self.comes.notify_one();
+        if let Some(begun) = inner.remove(number) {
+            self.hand(inner, Some(begun), None);
+        }
     }
 
-    /// Gives the session something of a call; with what is lent, where nobody has that.
-    pub(super) fn bring(&self, begun: Option<Polled>, ended: Option<Ended>) {
+    /// Gives the session a call that was begun and is not a thread's, or is over.
+    pub(super) fn bring_begun(&self, number: u64, begun: Option<Polled>, ended: Option<Ended>) {
         let mut inner = self.lock();
-        let lease = inner.here();
+        inner.remove(number);
+        self.is_begun(&mut inner);
+        self.hand(inner, begun, ended);
+    }
+
+    /// Gives the session something of a call that is no thread's any more, or nothing: with what
+    /// is lent, where nobody has that.
+    pub(super) fn bring(&self, begun: Option<Polled>, ended: Option<Ended>) {
+        self.hand(self.lock(), begun, ended);
+    }
+
+    fn hand(&self, mut inner: MutexGuard<'_, Inner>, begun: Option<Polled>, ended: Option<Ended>) {
+        // With a call that is being begun it would not be whole.
+        let lease = if inner.is_beginning() { None } else { inner.here() };
         inner.push(lease, Ok(None), begun, ended);
         drop(inner);
         self.comes.notify_one();
@@ -238,16 +337,23 @@ impl Slot {
         self.lock().back.pop_front()
     }
 
-    /// The session takes all of it, where no thread reads; if `seen` is given, where no call has
-    /// been begun since, or none is under way. Else how many were begun.
+    /// The session takes it back, where no thread has a part in it: none has come, or it was
+    /// none of the calls that a thread answers.
+    pub(super) fn unclaimed(&self) -> Option<Reader> {
+        let mut inner = self.lock();
+        if inner.parts > 0 {
+            return None;
+        }
+        inner.here().map(|lease| lease.reader)
+    }
+
+    /// The session takes all of it, where no thread reads or begins a call; if `seen` is given,
+    /// where no call has been begun since. Else how many were begun.
     pub(super) fn regain(&self, seen: Option<u64>) -> Result<(Reader, Vec<Polled>), u64> {
         let mut inner = self.lock();
-        let busy = seen.is_some_and(|seen| seen != inner.count && !inner.calls.is_empty());
+        let busy = inner.is_beginning() || seen.is_some_and(|seen| seen != inner.count);
         match std::mem::replace(&mut inner.lease, Place::Home) {
-            Place::Here(lease) if !busy => {
-                let begun = inner.calls.drain(..).map(|(_, begun)| begun).collect();
-                Ok((lease.reader, begun))
-            }
+            Place::Here(lease) if !busy => Ok((lease.reader, inner.all().collect())),
             other => {
                 inner.lease = other;
                 Err(inner.count)

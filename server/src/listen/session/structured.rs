@@ -5,13 +5,14 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 use tool_protocol::request::{Input, ToolCall};
 use tool_protocol::{Code, Id, Observation, Refusal, Signal};
 
-use super::call::{Asked, Begun, Caller, Message, TOLD};
+use super::call::{Answered, Asked, Begun, Caller, Message, TOLD};
 use super::{Ended, Session};
 use crate::listen::accept::Shared;
 
@@ -22,9 +23,23 @@ const MOST_INPUT: usize = 24 * 1024 * 1024;
 #[derive(Default)]
 pub(super) struct Structured {
     awaited: Option<Awaited>,
-    under_way: Vec<(Option<Id>, CancellationToken)>,
+    under_way: Vec<UnderWay>,
     tell: Option<mpsc::Sender<Vec<u8>>>,
     told: Option<mpsc::Receiver<Vec<u8>>>,
+}
+
+/// A call under way.
+struct UnderWay {
+    id: Option<Id>,
+    gone: CancellationToken,
+    answered: Answered,
+}
+
+impl UnderWay {
+    /// There is nothing of it but this.
+    fn is_over(&self) -> bool {
+        Arc::strong_count(&self.answered) == 1
+    }
 }
 
 /// An input of which more is to come.
@@ -75,13 +90,18 @@ impl Structured {
 
     /// Ends the call of that id; whether there is one.
     pub(super) fn signal(&mut self, id: Option<&Id>, signal: Signal) -> bool {
-        self.under_way.retain(|(_, gone)| !gone.is_cancelled());
-        let mut named = self.under_way.iter().filter(|(name, _)| name.as_ref() == id).peekable();
+        let is_named = |call: &&UnderWay| call.id.as_ref() == id && !call.gone.is_cancelled();
+        let mut named = self.under_way.iter().filter(is_named).peekable();
         let there = named.peek().is_some();
         if matches!(signal, Signal::Int | Signal::Term | Signal::Hup | Signal::Quit) {
-            named.for_each(|(_, gone)| gone.cancel());
+            named.for_each(|call| call.gone.cancel());
         }
         there
+    }
+
+    /// Calls that threads have answered, of which the session has not heard that they are over.
+    pub(super) fn answered(&self) -> usize {
+        self.under_way.iter().filter(|call| call.answered.load(Ordering::Acquire)).count()
     }
 
     /// What is told next; never, where nobody has anything to tell.
@@ -169,15 +189,16 @@ impl Session {
     where
         F: Future<Output = Ended> + Send + 'static,
     {
-        let Begun { id, gone, ending } = begun;
-        self.structured.under_way.retain(|(_, gone)| !gone.is_cancelled());
-        self.structured.under_way.push((id, gone));
+        let Begun { id, gone, answered, ending } = begun;
+        self.structured.under_way.retain(|call| !call.is_over());
+        self.structured.under_way.push(UnderWay { id, gone, answered });
         self.calls.spawn(ending);
     }
 
     /// A call whose thread was to answer it has ended.
-    pub(super) fn answered(&mut self) -> io::Result<()> {
-        if self.writer.waiting().joined() {
+    pub(super) fn answered(&mut self, by_thread: &Answered) -> io::Result<()> {
+        self.structured.under_way.retain(|call| !Arc::ptr_eq(&call.answered, by_thread));
+        if by_thread.load(Ordering::Acquire) {
             return Ok(());
         }
         Err(io::Error::other("an answer fits no message"))
