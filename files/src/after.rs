@@ -11,10 +11,14 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use nix::sys::stat::fstat;
+use nix::fcntl::OFlag;
+use nix::sys::stat::{FileStat, fstat};
+
+use crate::lock::Key;
+use crate::opened::{again, look, stat_of};
 
 /// More than this many are not left by one work.
 const MOST: usize = 64;
@@ -28,10 +32,47 @@ pub const MANY: usize = 16;
 #[derive(Debug, Default)]
 pub struct Left {
     /// To be written out, begun and not waited for: they replaced something.
-    pub written: Vec<OwnedFd>,
+    pub written: Vec<Written>,
     /// The last of files that were replaced, to be closed.
     pub replaced: Vec<OwnedFd>,
     closed: Vec<OwnedFd>,
+}
+
+/// A file that is to be written out. Nothing has it open: most are replaced again before, and
+/// what somebody has open to write to it cannot be run (ETXTBSY).
+#[derive(Debug)]
+pub struct Written {
+    directory: OwnedFd,
+    /// Its name, and that directory's numbers.
+    key: Key,
+    /// Its own.
+    file: (u64, u64),
+}
+
+impl Written {
+    /// Whether it has its name still.
+    fn is_there(&self) -> bool {
+        let now = stat_of(self.directory.as_fd(), &self.key.2).ok().flatten();
+        now.is_some_and(|now| numbers(&now) == self.file)
+    }
+
+    /// Itself, to be written out; nothing where it has its name no more, or may not be read: the
+    /// kernel writes it out when it likes.
+    pub fn open(&self) -> Option<OwnedFd> {
+        let there = look(self.directory.as_fd(), &self.key.2).ok()??;
+        let stat = fstat(&there).ok()?;
+        (numbers(&stat) == self.file).then(|| again(there.as_fd(), OFlag::O_RDONLY).ok())?
+    }
+}
+
+fn numbers(stat: &FileStat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+impl From<Written> for OwnedFd {
+    fn from(written: Written) -> OwnedFd {
+        written.directory
+    }
 }
 
 thread_local! {
@@ -62,21 +103,19 @@ pub(crate) fn replaced(file: OwnedFd) {
     });
 }
 
-/// It is to be written out, and closed.
-pub(crate) fn write_out(file: impl Into<OwnedFd>) {
-    let file = file.into();
+/// That file, which has this name now, is to be written out.
+pub(crate) fn write_out(directory: OwnedFd, key: Key, file: &FileStat) {
     LEFT.with_borrow_mut(|left| {
         if left.written.len() < MOST {
-            left.written.push(file);
+            left.written.push(Written { directory, key, file: numbers(file) });
         }
     });
 }
 
-/// Those that have a name still. The others were replaced meanwhile: they are closed, and
-/// what has no place on the disk by then never gets one.
-pub fn still_named(files: Vec<OwnedFd>) -> Vec<OwnedFd> {
-    let named = |file: &OwnedFd| fstat(file).map_or(true, |stat| stat.st_nlink > 0);
-    files.into_iter().filter(named).collect()
+/// Those that have their name still. What was replaced meanwhile and has no place on the disk
+/// by then never gets one.
+pub fn still_named(files: Vec<Written>) -> Vec<Written> {
+    files.into_iter().filter(Written::is_there).collect()
 }
 
 /// What is to be done later, of each caller.
@@ -87,7 +126,7 @@ pub struct Gathered<Whose>(HashMap<Whose, Files>);
 #[derive(Debug, Default)]
 pub struct Files {
     /// To be written out.
-    pub written: Vec<OwnedFd>,
+    pub written: Vec<Written>,
     /// To be closed.
     pub replaced: Vec<OwnedFd>,
 }
@@ -100,7 +139,7 @@ pub enum Next {
     /// Somebody is to take them, after [`WAIT`].
     Take,
     /// Too much: all of this caller's, to be looked at now.
-    Look(Vec<OwnedFd>),
+    Look(Vec<Written>),
 }
 
 impl<Whose> Default for Gathered<Whose> {
@@ -110,9 +149,16 @@ impl<Whose> Default for Gathered<Whose> {
 }
 
 impl<Whose: Eq + Hash> Gathered<Whose> {
+    /// Takes out what had the names that these have now: a number may be another file's by then.
+    pub fn replaced_by(&mut self, whose: &Whose, written: &[Written]) -> Vec<Written> {
+        let Some(all) = self.0.get_mut(whose) else { return Vec::new() };
+        let has_name = |old: &mut Written| written.iter().any(|new| new.key == old.key);
+        all.written.extract_if(.., has_name).collect()
+    }
+
     /// Adds what is to be written out.
-    pub fn add(&mut self, whose: Whose, written: Vec<OwnedFd>) -> Next {
-        if self.count(|of| &of.written) + written.len() > MANY {
+    pub fn add(&mut self, whose: Whose, written: Vec<Written>) -> Next {
+        if self.count(|of| of.written.len()) + written.len() > MANY {
             let own = self.0.get_mut(&whose);
             let mut all = own.map(|of| std::mem::take(&mut of.written)).unwrap_or_default();
             all.extend(written);
@@ -129,7 +175,7 @@ impl<Whose: Eq + Hash> Gathered<Whose> {
 
     /// Adds what is to be closed, where somebody takes it and there is room; else gives it.
     pub fn add_replaced(&mut self, whose: &Whose, replaced: Vec<OwnedFd>) -> Vec<OwnedFd> {
-        let fits = self.count(|of| &of.replaced) + replaced.len() <= MANY;
+        let fits = self.count(|of| of.replaced.len()) + replaced.len() <= MANY;
         match self.0.get_mut(whose).filter(|_| fits) {
             Some(all) => {
                 all.replaced.extend(replaced);
@@ -141,8 +187,8 @@ impl<Whose: Eq + Hash> Gathered<Whose> {
 
     /// Puts back what was looked at, where somebody takes it and there is room for some more,
     /// so that not each that comes is a reason to look; else gives it, to be written out now.
-    pub fn put_back(&mut self, whose: &Whose, written: Vec<OwnedFd>) -> Vec<OwnedFd> {
-        let fits = self.count(|of| &of.written) + written.len() <= MANY / 4 * 3;
+    pub fn put_back(&mut self, whose: &Whose, written: Vec<Written>) -> Vec<Written> {
+        let fits = self.count(|of| of.written.len()) + written.len() <= MANY / 4 * 3;
         match self.0.get_mut(whose).filter(|_| fits) {
             Some(all) => {
                 all.written.extend(written);
@@ -157,8 +203,8 @@ impl<Whose: Eq + Hash> Gathered<Whose> {
         self.0.remove(whose).unwrap_or_default()
     }
 
-    fn count(&self, which: impl Fn(&Files) -> &Vec<OwnedFd>) -> usize {
-        self.0.values().map(|of| which(of).len()).sum()
+    fn count(&self, which: impl Fn(&Files) -> usize) -> usize {
+        self.0.values().map(which).sum()
     }
 }
 
@@ -166,20 +212,52 @@ impl<Whose: Eq + Hash> Gathered<Whose> {
 mod tests {
     use std::fs::File;
 
+    use nix::fcntl::open;
+    use nix::sys::stat::Mode;
+
     use super::*;
     use crate::fixture::Workspace;
 
-    fn some(workspace: &Workspace, names: std::ops::Range<usize>) -> Vec<OwnedFd> {
+    fn made(workspace: &Workspace, names: std::ops::Range<usize>) -> Vec<OwnedFd> {
         let make = |name: usize| File::create(workspace.at(&name.to_string())).unwrap().into();
         names.map(make).collect()
     }
 
+    fn some(workspace: &Workspace, names: std::ops::Range<usize>) -> Vec<Written> {
+        let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+        let written = |(name, file): (usize, OwnedFd)| Written {
+            directory: open(&workspace.at("."), flags, Mode::empty()).unwrap(),
+            key: (0, 0, name.to_string().into_bytes()),
+            file: numbers(&fstat(&file).unwrap()),
+        };
+        names.clone().zip(made(workspace, names)).map(written).collect()
+    }
+
     #[test]
-    fn what_was_replaced_has_no_name_any_more() {
+    fn what_was_replaced_has_its_name_no_more() {
         let workspace = Workspace::new();
         let files = some(&workspace, 0..3);
+        std::fs::write(workspace.at("0"), "text").unwrap();
+        let number = |file: &Written| file.open().map(|file| fstat(&file).unwrap().st_ino);
+        assert_eq!(number(&files[0]), Some(files[0].file.1));
         std::fs::rename(workspace.at("0"), workspace.at("1")).unwrap();
-        assert_eq!(still_named(files).len(), 2);
+        assert_eq!(
+            files.iter().map(|file| file.open().is_some()).collect::<Vec<_>>(),
+            [false, false, true]
+        );
+        assert_eq!(still_named(files).len(), 1);
+    }
+
+    #[test]
+    fn of_one_name_only_the_last_is_kept() {
+        let workspace = Workspace::new();
+        let mut gathered = Gathered::default();
+        gathered.add('a', some(&workspace, 0..4));
+        let again = some(&workspace, 2..6);
+        assert_eq!(gathered.replaced_by(&'b', &again).len(), 0);
+        assert_eq!(gathered.replaced_by(&'a', &again).len(), 2);
+        gathered.add('a', again);
+        assert_eq!(gathered.take(&'a').written.len(), 6);
     }
 
     #[test]
@@ -189,27 +267,27 @@ mod tests {
         assert!(matches!(gathered.add('a', some(&workspace, 0..1)), Next::Take));
         assert!(matches!(gathered.add('a', some(&workspace, 1..4)), Next::Wait));
         assert!(matches!(gathered.add('b', some(&workspace, 4..MANY)), Next::Take));
-        assert_eq!(gathered.count(|of| &of.written), MANY);
+        assert_eq!(gathered.count(|of| of.written.len()), MANY);
         let Next::Look(of_a) = gathered.add('a', some(&workspace, 0..1)) else { panic!() };
-        assert_eq!((of_a.len(), gathered.count(|of| &of.written)), (5, MANY - 4));
+        assert_eq!((of_a.len(), gathered.count(|of| of.written.len())), (5, MANY - 4));
         assert_eq!(gathered.put_back(&'a', of_a).len(), 5, "there is no room");
         assert_eq!(gathered.take(&'b').written.len(), MANY - 4);
         assert_eq!(gathered.put_back(&'a', some(&workspace, 0..5)).len(), 0);
         assert_eq!(gathered.take(&'a').written.len(), 5);
         assert_eq!(gathered.put_back(&'a', some(&workspace, 0..1)).len(), 1, "nobody takes it");
-        assert_eq!(gathered.count(|of| &of.written), 0);
+        assert_eq!(gathered.count(|of| of.written.len()), 0);
     }
     #[test]
     fn what_was_replaced_is_closed_by_who_comes_and_no_more_is_kept_than_there_may_be() {
         let workspace = Workspace::new();
         let mut gathered = Gathered::default();
-        assert_eq!(gathered.add_replaced(&'a', some(&workspace, 0..1)).len(), 1, "nobody comes");
+        assert_eq!(gathered.add_replaced(&'a', made(&workspace, 0..1)).len(), 1, "nobody comes");
         assert!(matches!(gathered.add('a', some(&workspace, 0..1)), Next::Take));
-        assert!(gathered.add_replaced(&'a', some(&workspace, 0..MANY)).is_empty());
-        assert_eq!(gathered.add_replaced(&'a', some(&workspace, 0..1)).len(), 1, "too many");
+        assert!(gathered.add_replaced(&'a', made(&workspace, 0..MANY)).is_empty());
+        assert_eq!(gathered.add_replaced(&'a', made(&workspace, 0..1)).len(), 1, "too many");
         assert!(matches!(gathered.add('b', some(&workspace, 0..1)), Next::Take));
-        assert_eq!(gathered.add_replaced(&'b', some(&workspace, 0..1)).len(), 1, "too many");
+        assert_eq!(gathered.add_replaced(&'b', made(&workspace, 0..1)).len(), 1, "too many");
         assert_eq!(gathered.take(&'a').replaced.len(), MANY);
-        assert!(gathered.add_replaced(&'b', some(&workspace, 0..1)).is_empty());
+        assert!(gathered.add_replaced(&'b', made(&workspace, 0..1)).is_empty());
     }
 }

@@ -7,14 +7,14 @@
 //! at a time, or change the file that is replaced.
 
 use std::fs::File;
-use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
-use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr, getxattr, listxattr};
+use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr, getxattr, listxattr};
 
 use crate::Stop;
 use crate::error::{Doing, FileError, shown};
-use crate::opened::link;
+use crate::own::link;
+use crate::put::Like;
 
 /// The longest list of people that is kept.
 const LIST: usize = 4096;
@@ -27,16 +27,41 @@ const LONGEST: usize = 64 << 10;
 /// As long a list of names as most files have at most.
 const FEW: usize = 512;
 
+/// The file that is replaced: open to be read, or else found by what is open by O_PATH, which
+/// takes five times as long.
+pub(crate) enum Other<'a> {
+    Open(&'a File),
+    Link(String),
+}
+
+impl<'a> Other<'a> {
+    pub(crate) fn of(like: Like<'a>) -> Other<'a> {
+        like.file.map_or_else(|| Other::Link(link(like.open)), Other::Open)
+    }
+
+    fn list(&self, to: &mut [u8]) -> Result<usize, rustix::io::Errno> {
+        match self {
+            Other::Open(file) => flistxattr(file, to),
+            Other::Link(link) => listxattr(link.as_str(), to),
+        }
+    }
+
+    fn get(&self, name: &[u8], to: &mut [u8]) -> Result<usize, rustix::io::Errno> {
+        match self {
+            Other::Open(file) => fgetxattr(file, name, to),
+            Other::Link(link) => getxattr(link.as_str(), name, to),
+        }
+    }
+}
+
 /// Gives it what the users of the other gave that. The names of what it has not.
 pub(crate) fn keep(
     file: &File,
-    other: BorrowedFd<'_>,
+    other: &Other<'_>,
     said: &[u8],
     stop: &Stop,
 ) -> Result<Vec<String>, FileError> {
-    // It is open by O_PATH.
-    let other = link(other);
-    let list = names(&other).map_err(|error| failed(said, error))?;
+    let list = names(other).map_err(|error| failed(said, error))?;
     let (mut value, mut not_kept) = (Vec::new(), Vec::new());
     let names = list.split(|byte| *byte == 0);
     for name in names.filter(|name| !name.is_empty() && *name != ACL.as_bytes()) {
@@ -48,7 +73,7 @@ pub(crate) fn keep(
             continue;
         }
         value.resize(LONGEST, 0);
-        match getxattr(other.as_str(), name, value.as_mut_slice()) {
+        match other.get(name, value.as_mut_slice()) {
             Ok(length) => value.truncate(length),
             // Somebody took it away in this moment.
             Err(rustix::io::Errno::NODATA) => continue,
@@ -72,16 +97,16 @@ pub(crate) fn keep(
 }
 
 /// The names of all that it has, each with a NUL behind it. Most files have none.
-fn names(of: &str) -> Result<Vec<u8>, rustix::io::Errno> {
+fn names(of: &Other<'_>) -> Result<Vec<u8>, rustix::io::Errno> {
     let mut few = [0; FEW];
-    match listxattr(of, &mut few[..]) {
+    match of.list(&mut few[..]) {
         Ok(length) => return Ok(few.get(..length).unwrap_or_default().to_vec()),
         Err(rustix::io::Errno::OPNOTSUPP) => return Ok(Vec::new()),
         Err(rustix::io::Errno::RANGE) => {}
         Err(error) => return Err(error),
     }
     let mut list = vec![0; LONGEST];
-    let length = listxattr(of, list.as_mut_slice())?;
+    let length = of.list(list.as_mut_slice())?;
     list.truncate(length);
     Ok(list)
 }
@@ -102,9 +127,9 @@ pub(crate) enum List {
 }
 
 /// Gives it the list of people that the other has.
-pub(crate) fn same_list(file: &File, other: BorrowedFd<'_>) -> List {
+pub(crate) fn same_list(file: &File, other: &Other<'_>) -> List {
     let mut list = [0; LIST];
-    match getxattr(link(other).as_str(), ACL, &mut list[..]) {
+    match other.get(ACL.as_bytes(), &mut list[..]) {
         Ok(length) => {
             let list = list.get(..length).unwrap_or_default();
             match fsetxattr(file, ACL, list, XattrFlags::empty()) {

@@ -256,6 +256,11 @@ impl<T: Weighed> Best<T> {
     }
 
     fn unwanted(&self, path: &[u8], line: u64) -> bool {
+        // No more are kept than there were. Nobody is waited for, as long as all fit.
+        let few = u64::try_from(self.most).is_ok_and(|most| self.total() < most);
+        if few && !self.more() {
+            return false;
+        }
         let mut kept = self.kept();
         if kept.len() >= self.most {
             kept.order();

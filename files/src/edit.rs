@@ -141,7 +141,8 @@ pub struct EditTarget {
     if_match: Option<String>,
     directory: OwnedFd,
     name: Vec<u8>,
-    open: OwnedFd,
+    /// Until it is locked.
+    open: Option<OwnedFd>,
     real: Vec<u8>,
     lasting: bool,
 }
@@ -169,7 +170,7 @@ impl Operation for EditFile {
             opened::may_write(open.as_fd()).map_err(said_no)?;
         }
         let real = opened::real_below(directory.as_fd(), std::slice::from_ref(&name), said)?;
-        let lasting = roots.last();
+        let (open, lasting) = (Some(open), roots.last());
         Ok(EditTarget { edits, several, if_match, directory, name, open, real, lasting, input })
     }
 }
@@ -238,12 +239,13 @@ impl Target for EditTarget {
     }
 
     fn run(
-        self,
+        mut self,
         stop: &Stop,
         _: Option<&mut dyn FnMut(serde_json::Value)>,
     ) -> Result<EditOutput, FileError> {
-        if self.input.dry_run {
-            let (before, stat) = self.content(self.open.as_fd(), stop)?;
+        let open = self.open.take();
+        if let Some(open) = open.as_ref().filter(|_| self.input.dry_run) {
+            let (before, stat) = self.content(open.as_fd(), stop)?;
             let text = self.replaced(before.clone(), stop)?;
             let mut output = self.output(&before, &text, &stat, None);
             output.other_names = other_names(&stat);
@@ -251,14 +253,14 @@ impl Target for EditTarget {
         }
         let directory = self.directory.as_fd();
         let held = Held::take(directory, &self.name, self.said(), stop)?;
-        let there = held.lock(directory, self.said(), stop)?;
+        let there = held.lock(directory, open, self.said(), stop)?;
         let there = there.ok_or_else(|| opened::changed(self.said()))?;
         let (before, stat) = match there.file() {
             Some(file) => self.content_of(file, there.stat, stop)?,
             None => self.content(there.open.as_fd(), stop)?,
         };
         let text = self.replaced(before.clone(), stop)?;
-        let like = Like { stat: &stat, open: there.open.as_fd() };
+        let like = Like { stat: &stat, open: there.open.as_fd(), file: there.file() };
         let backup = self.input.backup.then(|| self.keep(&before, like, stop)).transpose()?;
         let taken = self.write(&text.bytes, like, stop).and_then(|mut temporary| {
             self.still(&stat)?;
@@ -273,7 +275,9 @@ impl Target for EditTarget {
                 let mut output = self.output(&before, &text, &now, backup);
                 (output.other_names, output.not_kept) = (other_names(&stat), not_kept);
                 there.replaced();
-                after::close(self.open);
+                if !self.lasting {
+                    after::write_out(self.directory, held.key().clone(), &now);
+                }
                 Ok(output)
             }
             Err(error) => {

@@ -14,6 +14,7 @@
 //! - `way`     a name followed one step after the other, where the kernel's answer is not
 //!   enough: absolute symlinks that lead into a root, and what is to be made
 //! - `opened`  regular files, and only these, opened through what is open
+//! - `own`     what this process has open, by number
 //! - `attributes` what a file has beside its content, and what of it is handed on
 //! - `put`, `lock`   content that takes a name at once; nobody else at it meanwhile
 //! - `shape`, `replace`, `nearest`, `hash`, `when`   of bytes and times, without files
@@ -44,6 +45,7 @@ pub mod list;
 mod lock;
 mod nearest;
 mod opened;
+mod own;
 mod put;
 pub mod read;
 mod replace;

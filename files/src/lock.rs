@@ -29,9 +29,16 @@ const LOOK: Duration = Duration::from_millis(10);
 const AT_ONCE: u32 = 64;
 
 /// A directory's device and number, and a name in it.
-type Key = (u64, u64, Vec<u8>);
+pub(crate) type Key = (u64, u64, Vec<u8>);
 
-static TAKEN: LazyLock<(Mutex<HashSet<Key>>, Condvar)> = LazyLock::new(Default::default);
+static TAKEN: LazyLock<(Mutex<Taken>, Condvar)> = LazyLock::new(Default::default);
+
+/// Names that belong to somebody, and how many wait for one.
+#[derive(Default)]
+struct Taken {
+    names: HashSet<Key>,
+    wait: usize,
+}
 
 /// A name that belongs to whoever has this.
 #[derive(Debug)]
@@ -65,6 +72,11 @@ impl Locked {
 }
 
 impl Held {
+    /// Which name.
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
     /// Waits for it, not for long.
     pub(crate) fn take(
         directory: BorrowedFd<'_>,
@@ -77,32 +89,37 @@ impl Held {
         let stat = stat.map_err(|errno| FileError::system(Doing::Writing, said, errno))?;
         let key = (stat.st_dev, stat.st_ino, name.to_vec());
         let mut taken = taken();
-        while taken.contains(&key) {
+        while taken.names.contains(&key) {
             stop.check()?;
             if Instant::now() >= deadline {
                 return Err(busy(said));
             }
+            taken.wait += 1;
             let waited = TAKEN.1.wait_timeout(taken, LOOK);
             taken = waited.unwrap_or_else(PoisonError::into_inner).0;
+            taken.wait -= 1;
         }
-        taken.insert(key.clone());
+        taken.names.insert(key.clone());
         Ok(Held { key, deadline })
     }
 
-    /// Locks what has the name now; None where nothing has.
+    /// Locks what has the name now; None where nothing has. `found`: what had it a moment ago,
+    /// regular, by O_PATH.
     pub(crate) fn lock(
         &self,
         directory: BorrowedFd<'_>,
+        mut found: Option<OwnedFd>,
         said: &[u8],
         stop: &Stop,
     ) -> Result<Option<Locked>, FileError> {
         let failed = |errno| FileError::system(Doing::Writing, said, errno);
         let find = || match look(directory, &self.key.2).map_err(failed)? {
             None => Ok(None),
-            Some(open) => regular(open.as_fd(), said).map(|stat| Some((open, stat))),
+            Some(open) => regular(open.as_fd(), said).map(|_| Some(open)),
         };
         for tries in 0.. {
-            let Some((open, _)) = find()? else { return Ok(None) };
+            let there = found.take().map_or_else(find, |found| Ok(Some(found)))?;
+            let Some(open) = there else { return Ok(None) };
             let lock = match reading(open.as_fd()) {
                 Ok(file) => self.flock(file, said, stop)?,
                 Err(Errno::EACCES) => None,
@@ -150,12 +167,18 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        taken().remove(&self.key);
-        TAKEN.1.notify_all();
+        let mut taken = taken();
+        taken.names.remove(&self.key);
+        let wait = taken.wait > 0;
+        drop(taken);
+        // Nobody does, mostly, and the kernel would be asked.
+        if wait {
+            TAKEN.1.notify_all();
+        }
     }
 }
 
-fn taken() -> MutexGuard<'static, HashSet<Key>> {
+fn taken() -> MutexGuard<'static, Taken> {
     TAKEN.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -7,16 +7,17 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, open};
+use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{AccessFlags, faccessat};
 
 use crate::error::{Doing, FileError, shown};
-use crate::root::{name_of, open_beneath};
+use crate::own;
+use crate::root::open_beneath;
 use tool_protocol::Fault;
 
 /// Opens for real what is open by O_PATH. It has to be a regular file or a directory.
@@ -25,7 +26,7 @@ pub(crate) fn again(file: BorrowedFd<'_>, flags: OFlag) -> Result<OwnedFd, Errno
     let always = OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let flags = (flags | always) - OFlag::O_NOFOLLOW - OFlag::O_CREAT - OFlag::O_EXCL;
     loop {
-        match open(link(file).as_str(), flags, Mode::empty()) {
+        match own::again(file, flags) {
             Err(Errno::EINTR) => {}
             other => return other,
         }
@@ -46,7 +47,7 @@ pub(crate) fn may_write(file: BorrowedFd<'_>) -> Result<(), Errno> {
         other => return other,
     }
     let at = nix::fcntl::AT_FDCWD;
-    faccessat(at, link(file).as_str(), AccessFlags::W_OK, AtFlags::AT_EACCESS)
+    faccessat(at, own::link(file).as_str(), AccessFlags::W_OK, AtFlags::AT_EACCESS)
 }
 
 /// What is known of it; an error where it is no regular file.
@@ -79,7 +80,7 @@ fn kind(stat: &FileStat) -> Option<&'static str> {
 /// The kernel's name of something open; an error where it has none any more.
 pub(crate) fn real_name(open: BorrowedFd<'_>, said: &[u8]) -> Result<Vec<u8>, FileError> {
     let failed = |errno| FileError::system(Doing::Reading, said, errno);
-    let name = name_of(open).map_err(failed)?;
+    let name = own::name(open).map_err(failed)?;
     if name.ends_with(b" (deleted)") && fstat(open).map_err(failed)?.st_nlink == 0 {
         return Err(changed(said));
     }
@@ -157,9 +158,4 @@ pub(crate) fn still(
     let same = read.is_none_or(|read| now().is_some_and(|now| untouched(&now, read)));
     let called = real_below(directory, std::slice::from_ref(name), said)? == real;
     if same && called { Ok(()) } else { Err(changed(said)) }
-}
-
-/// A path that leads to what is open, whatever it is called.
-pub(crate) fn link(file: BorrowedFd<'_>) -> String {
-    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
 }

@@ -20,11 +20,12 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, renameat, renameat2};
 use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, close, fchown, fsync, linkat, unlinkat};
 
-use crate::attributes::{List, keep, plain, same_list};
+use crate::Stop;
+use crate::attributes::{List, Other, keep, plain, same_list};
 use crate::error::{Doing, FileError};
-use crate::opened::{again, changed, link, raw};
+use crate::opened::{changed, raw};
+use crate::own::link;
 use crate::root::open_beneath;
-use crate::{Stop, after};
 
 /// How much is written between looks at whether to stop.
 const CHUNK: usize = 1 << 20;
@@ -53,6 +54,8 @@ pub(crate) struct Like<'a> {
     pub(crate) stat: &'a FileStat,
     /// Itself, by O_PATH.
     pub(crate) open: BorrowedFd<'a>,
+    /// The same to be read, where it may be.
+    pub(crate) file: Option<&'a File>,
 }
 
 /// What may be under the name that it takes.
@@ -108,13 +111,6 @@ impl<'a> Temporary<'a> {
         let stat = fstat(&self.file).map_err(failed)?;
         self.rename(OsStr::from_bytes(name), over).map_err(failed)?;
         self.name.own = None;
-        if over == Over::What && !self.lasting {
-            // Not to be written to: what somebody has open so cannot be run (ETXTBSY). Of what
-            // may not be read the kernel writes it out when it likes.
-            if let Ok(file) = again(self.file.as_fd(), OFlag::O_RDONLY) {
-                after::write_out(file);
-            }
-        }
         Ok(stat)
     }
 
@@ -282,14 +278,15 @@ pub(crate) fn liken(
 ) -> Result<Vec<String>, FileError> {
     let failed = |errno| FileError::system(Doing::Writing, said, errno);
     plain(file).map_err(failed)?;
-    let not_kept = keep(file, like.open, said, stop)?;
+    let other = Other::of(like);
+    let not_kept = keep(file, &other, said, stop)?;
     let mut now = fstat(file).map_err(failed)?;
     if (now.st_uid, now.st_gid) != (like.stat.st_uid, like.stat.st_gid) {
         owned(file, like.stat);
         now = fstat(file).map_err(failed)?;
     }
     let list = match now.st_gid == like.stat.st_gid {
-        true => same_list(file, like.open),
+        true => same_list(file, &other),
         false => List::Other,
     };
     let mode = kept_mode(like.stat, list != List::Other);

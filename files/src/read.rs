@@ -17,8 +17,7 @@ use std::os::unix::fs::FileExt;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use nix::sys::stat::{FileStat, Mode, fstat};
+use nix::sys::stat::{FileStat, fstat};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tool_protocol::Fault;
@@ -164,9 +163,8 @@ impl Operation for ReadFile {
     fn find(roots: &Roots, input: ReadInput) -> Result<ReadTarget, FileError> {
         let ask = Ask::of(&input)?;
         let said = input.path.as_bytes();
-        let found = roots.place(&input.path)?.open(OFlag::O_PATH, Mode::empty())?;
+        let (found, name) = roots.place(&input.path)?.found()?;
         let stat = opened::regular(found.as_fd(), said)?;
-        let name = opened::real_name(found.as_fd(), said)?;
         let file = opened::reading(found.as_fd());
         let file = file.map_err(|errno| FileError::system(Doing::Reading, said, errno))?;
         Ok(ReadTarget { path: input.path, name, file, stat, ask })

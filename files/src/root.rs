@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2, readlink};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
 
 use crate::error::{Doing, FileError, shown};
-use crate::opened;
 use crate::way::{self, Way};
+use crate::{opened, own};
 use tool_protocol::Fault;
 
 /// How often a look-up is repeated that raced with a rename or a mount.
@@ -32,6 +32,8 @@ const LONGEST: usize = 65_536;
 pub struct Root {
     path: PathBuf,
     directory: Arc<OwnedFd>,
+    /// The kernel's name of it, when it was opened.
+    real: Vec<u8>,
 }
 
 /// All that a caller may reach; the first is where relative names begin.
@@ -59,12 +61,27 @@ impl Root {
     pub fn open(path: &Path) -> Result<Root, Errno> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let directory = Arc::new(open(path, flags, Mode::empty())?);
-        Ok(Root { path: path.to_owned(), directory })
+        let real = own::name(directory.as_fd())?;
+        Ok(Root { path: path.to_owned(), directory, real })
     }
 
     /// The path that it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Its real name.
+    pub(crate) fn real(&self) -> &[u8] {
+        &self.real
+    }
+
+    /// The real name of what is called so from here on.
+    pub(crate) fn below(&self, plain: &[u8]) -> Vec<u8> {
+        let real = self.real.strip_suffix(b"/").unwrap_or(&self.real);
+        match plain {
+            [] => self.real.clone(),
+            _ => [real, b"/", plain].concat(),
+        }
     }
 
     /// The same, for as long as somebody needs it.
@@ -137,6 +154,35 @@ impl<'a> Place<'a> {
         self.roots
     }
 
+    /// Opens it by O_PATH, and its real name. Most names are that: without `..`, and none of
+    /// them a symlink's; of others the kernel is asked.
+    pub(crate) fn found(&self) -> Result<(OwnedFd, Vec<u8>), FileError> {
+        if let Some(rest) = self.plain()
+            && let Ok(open) = open_straight(self.root.as_fd(), &self.rest, OFlag::O_PATH)
+        {
+            return Ok((open, self.root.below(&rest)));
+        }
+        let open = self.open(OFlag::O_PATH, Mode::empty())?;
+        let name = opened::real_name(open.as_fd(), &self.said)?;
+        Ok((open, name))
+    }
+
+    /// What follows the root, as the kernel would say it of what has no symlinks; nothing where
+    /// the name has `..`.
+    pub(crate) fn plain(&self) -> Option<Vec<u8>> {
+        let mut plain = Vec::with_capacity(self.rest.len());
+        for component in components(&self.rest) {
+            if component == b".." {
+                return None;
+            }
+            if !plain.is_empty() {
+                plain.push(b'/');
+            }
+            plain.extend_from_slice(component);
+        }
+        Some(plain)
+    }
+
     /// Opens it, without following what its last name may be a link to where `flags` say
     /// O_NOFOLLOW. Where that may be no file and no directory, only with O_PATH; makes
     /// nothing.
@@ -201,14 +247,6 @@ fn open_as(
     }
 }
 
-/// The kernel's name of something open.
-pub fn name_of(open: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
-    use std::os::fd::AsRawFd;
-    use std::os::unix::ffi::OsStringExt;
-    let link = format!("/proc/self/fd/{}", open.as_raw_fd());
-    readlink(link.as_str()).map(OsStringExt::into_vec)
-}
-
 /// That a path leads out.
 pub fn outside(said: &[u8]) -> FileError {
     let message = format!("{} leads out of the workspace: name a path in it", shown(said));
@@ -243,4 +281,46 @@ fn after_blanks(mut path: &[u8]) -> &[u8] {
 
 fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|component| !matches!(*component, b"" | b"."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use crate::fixture::Workspace;
+
+    /// Where the name is plain the kernel is not asked, and would not say otherwise.
+    #[test]
+    fn a_real_name_is_the_kernels_however_it_was_said() {
+        let workspace = Workspace::new();
+        fs::create_dir_all(workspace.at("a/b")).unwrap();
+        fs::write(workspace.at("a/b/file"), "text").unwrap();
+        symlink("a", workspace.at("link")).unwrap();
+        symlink("b/file", workspace.at("a/other")).unwrap();
+        symlink(workspace.at("a"), workspace.at("absolute")).unwrap();
+        let absolute = workspace.at("a/b/file").display().to_string();
+        let names = [
+            ".",
+            "a",
+            "a/",
+            "a/b/file",
+            "./a//b/./file",
+            "a/../a/b/file",
+            "link",
+            "link/b/file",
+            "a/other",
+            "absolute/b/file",
+            &absolute,
+        ];
+        for said in names {
+            let (_, name) = workspace.roots.place(said).unwrap().found().unwrap();
+            let real = fs::canonicalize(workspace.at(said)).unwrap();
+            assert_eq!(String::from_utf8(name).unwrap(), real.display().to_string(), "{said}");
+        }
+        fs::rename(workspace.at("a/b"), workspace.at("c")).unwrap();
+        assert!(workspace.roots.place("a/b/file").unwrap().found().is_err());
+        let (_, name) = workspace.roots.place("c/file").unwrap().found().unwrap();
+        assert!(name.ends_with(b"/root/c/file"));
+    }
 }

@@ -22,7 +22,7 @@ use crate::lock::Held;
 use crate::put::{self, Like, Over, Parents, Temporary};
 use crate::read::ReadAs;
 use crate::way::{self, Way};
-use crate::{Operation, Roots, Stop, Target, opened, shape, when};
+use crate::{Operation, Roots, Stop, Target, after, opened, shape, when};
 
 /// The longest name that the kernel tells of something open.
 const LONGEST: usize = 4095;
@@ -157,10 +157,10 @@ impl Target for WriteTarget {
             return Err(gone(said));
         }
         let mut made = Parents::default();
-        let directory = made.make(self.directory, &self.parents, self.lasting, said)?;
-        let directory = directory.as_fd();
+        let within = made.make(self.directory, &self.parents, self.lasting, said)?;
+        let directory = within.as_fd();
         let held = Held::take(directory, &self.name, said, stop)?;
-        let there = held.lock(directory, said, stop)?;
+        let there = held.lock(directory, None, said, stop)?;
         match &there {
             Some(_) if self.create_only => return Err(exists(said)),
             Some(there) => {
@@ -173,7 +173,11 @@ impl Target for WriteTarget {
             None if self.if_match.is_some() => return Err(gone(said)),
             None => {}
         }
-        let like = there.as_ref().map(|there| Like { stat: &there.stat, open: there.open.as_fd() });
+        let like = there.as_ref().map(|there| Like {
+            stat: &there.stat,
+            open: there.open.as_fd(),
+            file: there.file(),
+        });
         let mut temporary =
             Temporary::write(directory, said, &self.content, like, self.lasting, stop)?;
         let not_kept = temporary.not_kept();
@@ -189,6 +193,8 @@ impl Target for WriteTarget {
         made.keep();
         if self.lasting {
             put::last(directory, said)?;
+        } else if over == Over::What {
+            after::write_out(within, held.key().clone(), &stat);
         }
         Ok(WriteOutput {
             bytes: shape::count(self.content.len()),

@@ -272,7 +272,8 @@ fn a_change_by_others_while_it_is_edited_is_not_lost() {
     let workspace = Workspace::new();
     workspace.put("f", "one");
     let target = EditFile::find(&workspace.roots, edit("f", "one", "two")).unwrap();
-    let (_, stat) = target.content(target.open.as_fd(), &Stop::new(None)).unwrap();
+    let (_, stat) =
+        target.content(target.open.as_ref().unwrap().as_fd(), &Stop::new(None)).unwrap();
     assert!(target.still(&stat).is_ok());
     workspace.put("f", "another's");
     assert_eq!(target.still(&stat).unwrap_err().fault(), Fault::FileChanged);

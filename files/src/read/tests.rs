@@ -4,6 +4,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
+use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use super::*;

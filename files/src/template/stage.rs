@@ -238,7 +238,12 @@ impl<'a> Stage<'a> {
         let there = look(directory.as_fd(), name).map_err(failed)?;
         let there = there.ok_or_else(|| opened::changed(self.said.as_bytes()))?;
         let stat = fstat(&there).map_err(failed)?;
-        liken(&file, Like { stat: &stat, open: there.as_fd() }, self.said.as_bytes(), stop)
+        liken(
+            &file,
+            Like { stat: &stat, open: there.as_fd(), file: None },
+            self.said.as_bytes(),
+            stop,
+        )
     }
 
     fn replace(&self, from: &str, directory: &OwnedFd, name: &OsStr) -> Result<bool, Errno> {

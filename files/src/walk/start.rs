@@ -4,19 +4,19 @@
 //! beneath it are shown. Must not: go down.
 
 use std::ffi::{CString, OsStr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, open, openat};
+use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{FileStat, Mode, fstat};
 use tool_protocol::Fault;
 
 use super::Kind;
 use crate::error::{Doing, FileError};
 use crate::ignored::{Account, Has, Rules};
-use crate::root::{self, Place, Roots, open_beneath};
+use crate::root::{self, Place, Roots, open_straight};
+use crate::{opened, own};
 
 const STEP: OFlag =
     OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
@@ -52,18 +52,21 @@ impl Start {
         let failed = |errno| FileError::system(Doing::Reading, &place.said, errno);
         // Most are directories, and are opened at once. What else it is, and why that fails,
         // is found out with O_PATH.
-        let (found, stat) = match directory(&place) {
-            Ok(directory) => (directory, None),
-            Err(_) => {
-                let found = place.open(OFlag::O_PATH, Mode::empty())?;
+        let (found, stat, name, mut lead) = match directory(&place) {
+            Some((directory, lead)) => (directory, None, place.root.below(&lead), lead),
+            None => {
+                let (found, name) = place.found()?;
                 let stat = fstat(&found).map_err(failed)?;
-                (found, Some(stat))
+                let lead = beneath(&name, place.root.real()).map(<[u8]>::to_vec);
+                // It may be called otherwise by now.
+                let lead = lead.or_else(|| {
+                    let root = own::name(place.root.as_fd()).ok()?;
+                    beneath(&name, &root).map(<[u8]>::to_vec)
+                });
+                let lead = lead.ok_or_else(|| root::outside(&place.said))?;
+                (found, Some(stat), name, lead)
             }
         };
-        let name = root::name_of(found.as_fd()).map_err(failed)?;
-        let root_name = root::name_of(place.root.as_fd()).map_err(failed)?;
-        let rest = beneath(&name, &root_name).ok_or_else(|| root::outside(&place.said))?;
-        let mut lead = rest.to_vec();
         let what = match stat.map(|stat| (Kind::of(stat.st_mode), stat)) {
             None => What::Directory(found),
             Some((Kind::Directory, _)) => {
@@ -74,10 +77,7 @@ impl Start {
                 let slash = lead.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
                 let own = CString::new(lead.split_off(slash)).unwrap_or_default();
                 // The file itself, not its name once more.
-                let link = format!("/proc/self/fd/{}", found.as_raw_fd());
-                let flags =
-                    OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-                let file = open(link.as_str(), flags, Mode::empty()).map_err(failed)?;
+                let file = opened::again(found.as_fd(), OFlag::O_RDONLY).map_err(failed)?;
                 What::File(file, own, Box::new(stat))
             }
             Some(_) => {
@@ -125,11 +125,12 @@ impl Start {
 }
 
 /// Opens a directory to read it, as the name that it has within itself: who may not go into
-/// it is told so, and not that nothing is there.
-fn directory(place: &Place<'_>) -> Result<OwnedFd, Errno> {
+/// it is told so, and not that nothing is there. And what it is called from the root on.
+fn directory(place: &Place<'_>) -> Option<(OwnedFd, Vec<u8>)> {
+    let plain = place.plain()?;
     let within = [&*place.rest, b"/."].concat();
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
-    open_beneath(place.root.as_fd(), &within, flags, Mode::empty())
+    open_straight(place.root.as_fd(), &within, flags).ok().map(|open| (open, plain))
 }
 
 /// What follows a root's real name in another.

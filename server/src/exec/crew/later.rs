@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use tool_files::after::{self, Files, Gathered, Left, Next};
+use tool_files::after::{self, Files, Gathered, Left, Next, Written};
 
 use super::{Crew, Whose};
 use crate::os::descriptors::write_out;
@@ -70,8 +70,8 @@ impl Later {
         self.under_way.wait().await;
     }
 
-    fn write_out(&self, files: &[OwnedFd]) {
-        files.iter().for_each(self.write_out);
+    fn write_out(&self, files: &[Written]) {
+        files.iter().filter_map(Written::open).for_each(|file| (self.write_out)(&file));
     }
 
     fn lock(&self) -> MutexGuard<'_, Gathered<Whose>> {
@@ -88,9 +88,10 @@ impl Crew {
             return;
         }
         let Some(clock) = &later.clock else { return later.write_out(&written) };
-        let (next, _closed) = {
+        let (_old, next, _closed) = {
             let mut gathered = later.lock();
-            (gathered.add(whose, written), gathered.add_replaced(&whose, replaced))
+            let old = gathered.replaced_by(&whose, &written);
+            (old, gathered.add(whose, written), gathered.add_replaced(&whose, replaced))
         };
         match next {
             Next::Wait => {}
@@ -115,14 +116,15 @@ impl Crew {
         let crew = Arc::clone(&self);
         let work = move || {
             let Files { written, replaced } = crew.later.lock().take(&whose);
-            crew.later.write_out(&after::still_named(written));
+            crew.later.write_out(&written);
             drop(replaced);
         };
         if self.run(whose, work).await.is_err() {
             // There is nobody: the kernel writes them out when it likes. To close them may take
             // as long as their file system likes, and this is the runtime's thread.
             let Files { written, replaced } = self.later.lock().take(&whose);
-            close_beside(written.into_iter().chain(replaced).map(Foreign::new).collect());
+            let written = written.into_iter().map(OwnedFd::from);
+            close_beside(written.chain(replaced).map(Foreign::new).collect());
         }
     }
 
