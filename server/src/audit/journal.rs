@@ -21,9 +21,9 @@ use super::read::{Forward, Piece};
 use super::trail::{allocate, write_whole};
 
 /// Room is taken in such steps.
-const STEP: u64 = 64 * 1024;
+const STEP: u64 = 256 * 1024;
 /// So long it may become before it is emptied.
-const EMPTIED_AT: u64 = 128 * 1024;
+const EMPTIED_AT: u64 = 512 * 1024;
 /// And before it is written anew, where not half of it is open.
 const ANEW_AT: u64 = 1024 * 1024;
 

@@ -114,6 +114,9 @@ impl Come {
 /// How much is read at once.
 const READ: usize = 16 * 1024;
 
+/// And of a message that is not known to be long.
+const FEW: usize = 2 * 1024;
+
 /// Room in the buffer that is worth a read.
 const SPARE: usize = 256;
 
@@ -316,9 +319,30 @@ impl Reader {
         }
     }
 
+    /// So many bytes are in the buffer, and that came with them.
+    fn came(&mut self, bytes: usize, descriptors: Vec<Foreign>, lost: Option<Code>) {
+        self.received += bytes as u64;
+        let at = self.received;
+        self.parked.extend(descriptors.into_iter().map(|one| (at, one)));
+        if lost.is_some() {
+            self.parked.clear();
+            self.lost = lost;
+        }
+    }
+
     /// What the socket has, into the buffer; `WouldBlock` where that is nothing.
     fn take_in(&mut self) -> io::Result<usize> {
         let start = self.buffer.len();
+        if start == 0 && self.buffer.capacity() < SPARE {
+            // Most messages are short, and need no more memory than they have bytes.
+            let mut few = [0; FEW];
+            let parked = self.parked.len();
+            let (bytes, descriptors, lost) =
+                Come::receive(self.socket.as_fd(), &mut few, &self.spare, parked)?;
+            self.buffer.extend_from_slice(few.get(..bytes).unwrap_or_default());
+            self.came(bytes, descriptors, lost);
+            return Ok(bytes);
+        }
         // Within what the codec has reserved for the frame: to grow beyond it
         // would double a large buffer for nothing.
         let spare = self.buffer.capacity() - start;
@@ -328,13 +352,7 @@ impl Reader {
         match Come::receive(self.socket.as_fd(), room, &self.spare, self.parked.len()) {
             Ok((bytes, descriptors, lost)) => {
                 self.buffer.truncate(start + bytes);
-                self.received += bytes as u64;
-                let at = self.received;
-                self.parked.extend(descriptors.into_iter().map(|one| (at, one)));
-                if lost.is_some() {
-                    self.parked.clear();
-                    self.lost = lost;
-                }
+                self.came(bytes, descriptors, lost);
                 Ok(bytes)
             }
             Err(error) => {

@@ -11,6 +11,11 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// The highest signal number of Linux.
 const LAST_SIGNAL: libc::c_int = 64;
 
+/// Heaps: of one, threads that do calls at once wait for each other a fifth of their time; each
+/// more may keep what its threads once needed.
+#[cfg(target_env = "gnu")]
+const HEAPS: libc::c_int = 3;
+
 /// Bytes of a piece of memory that is mapped by itself.
 #[cfg(target_env = "gnu")]
 const LARGE: libc::c_int = 32 * 1024;
@@ -71,13 +76,13 @@ pub(crate) fn hide() -> Result<(), Errno> {
 }
 
 /// Memory that was needed once goes back to the system: large pieces are mapped
-/// one by one, and threads share one heap. A few page faults on bulk data buy a
+/// one by one, and threads share few heaps. A few page faults on bulk data buy a
 /// size that does not grow with what callers once sent.
 #[cfg(target_env = "gnu")]
 pub(crate) fn keep_memory_small() {
     // SAFETY: takes plain numbers; before any thread is made.
     unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_ARENA_MAX, HEAPS);
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
         libc::mallopt(libc::M_TRIM_THRESHOLD, LARGE);
     }
