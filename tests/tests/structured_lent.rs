@@ -272,6 +272,25 @@ fn a_long_call_among_short_ones_keeps_none_of_them_waiting_and_can_be_ended() {
     assert_eq!(fs::read(server.ws().join("file7")).expect("read"), b"text 7\n");
 }
 
+/// An answer may go out with the next one; where that does not come it goes alone.
+#[test]
+fn an_answer_does_not_wait_for_a_long_call_behind_it() {
+    let server = server();
+    let mut wire = server.connect();
+    for round in 0..20 {
+        keep_going(&mut wire, 4, 20);
+        let (lock, edit) = long(&server);
+        let both = [read(round % 7), edit].map(|message| frame(message.to_string().as_bytes()));
+        wire.stream.write_all(&both.concat()).expect("send");
+        is_read(&wire.recv_json(), round % 7);
+        assert_eq!(running(&server), 1, "the other is under way");
+        wire.send_json(&json!({"signal": "INT", "id": "long"}));
+        let seen = wire.recv_json();
+        assert_eq!((&seen["id"], &seen["success"]), (&json!("long"), &json!(false)), "{seen}");
+        drop(lock);
+    }
+}
+
 #[test]
 fn who_reads_no_answers_is_not_heard_any_further() {
     const CALLS: usize = 2000;

@@ -115,6 +115,11 @@ pub(super) struct Entry {
     made: OnceLock<(Value, Value)>,
 }
 
+/// Whether it reads or writes one file, and no tree of them.
+pub(super) fn is_short(name: &str) -> bool {
+    matches!(name, ReadFile::NAME | EditFile::NAME | WriteFile::NAME)
+}
+
 /// Every row.
 pub(super) fn own() -> impl Iterator<Item = &'static Entry> {
     static ALL: OnceLock<Vec<Entry>> = OnceLock::new();

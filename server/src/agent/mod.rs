@@ -262,6 +262,11 @@ impl Agent {
         catalogue::own().any(|entry| entry.name == name && matches!(entry.kind, Kind::Files(_)))
     }
 
+    /// Whether it is one of these that reads or writes one file, and no tree of them.
+    pub(crate) fn is_short(&self, name: &str) -> bool {
+        catalogue::is_short(name)
+    }
+
     /// One of the broker's own tools, where it is served.
     fn own(&self, name: &str) -> Option<Arc<Tool>> {
         let registry = &self.broker.registry;

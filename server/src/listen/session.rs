@@ -152,6 +152,7 @@ pub(crate) async fn serve(
     let unfit = if context.rules.control { unfit(&socket, &context.broker).await } else { None };
     let spare = context.shared.spare.clone();
     let Ok((reader, writer)) = split(socket, context.limits.patience, spare, come) else { return };
+    let slot = Slot::new(writer.line());
     let mut session = Session {
         context,
         peer,
@@ -165,7 +166,7 @@ pub(crate) async fn serve(
         output: None,
         events: None,
         structured: Structured::default(),
-        slot: Slot::new(),
+        slot,
         lent: None,
         partial: None,
         streamed: false,

@@ -51,6 +51,8 @@ pub(crate) struct Queue {
     out: Out,
     /// A thread writes what came before, and will write all that comes until it has.
     writing: bool,
+    /// What there is waits for what comes next, and was not offered to the socket.
+    held: bool,
     /// What of it takes room that all connections share.
     room: Option<OwnedSemaphorePermit>,
 }
@@ -69,7 +71,8 @@ struct Out {
 impl Writer {
     /// Of that socket.
     pub(super) fn new(socket: Arc<UnixStream>) -> Writer {
-        let queue = Queue { codec: codec(), out: Out::default(), writing: false, room: None };
+        let (out, writing, held) = (Out::default(), false, false);
+        let queue = Queue { codec: codec(), out, writing, held, room: None };
         Writer { line: Arc::new(Line { socket, queue: Mutex::new(queue) }), watch: None }
     }
 
@@ -148,12 +151,37 @@ impl Line {
     /// Adds the answer to a call, from the thread that has it, and writes what the socket
     /// takes at once, unless something waits already. What is left is the session's, which
     /// hears of the call's end too, and meets what is wrong with the socket.
-    pub(crate) fn answer(&self, put: impl FnOnce(&mut Queue) -> io::Result<()>) -> io::Result<()> {
+    ///
+    /// Where another answer `follows` soon, this one goes out with that, or by
+    /// [`Line::flush`]: to wake who waits for it takes as long as to read a small file.
+    pub(crate) fn answer(
+        &self,
+        follows: bool,
+        put: impl FnOnce(&mut Queue) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut queue = self.lock();
         let first = queue.is_written() && !queue.writing;
+        let alone = queue.out.pending() == 0;
         put(&mut queue)?;
-        queue.writing |= first;
-        while first && queue.writing {
+        queue.held = follows && first && alone && queue.out.pending() < LONG;
+        if first && !queue.held {
+            self.write(queue);
+        }
+        Ok(())
+    }
+
+    /// Writes what waits for another answer.
+    pub(crate) fn flush(&self) {
+        let queue = self.lock();
+        if queue.held {
+            self.write(queue);
+        }
+    }
+
+    /// Writes all that there is, and that comes meanwhile, as long as the socket takes it.
+    fn write<'a>(&'a self, mut queue: MutexGuard<'a, Queue>) {
+        (queue.writing, queue.held) = (true, false);
+        while queue.writing {
             let mut out = std::mem::take(&mut queue.out);
             drop(queue);
             let written = out.write(&self.socket);
@@ -161,10 +189,9 @@ impl Line {
             queue.writing = written.is_ok() && out.pending() == 0 && queue.out.pending() > 0;
             queue.take_back(out);
         }
-        Ok(())
     }
 
-    /// Whether nothing is left to be written but what a thread is at.
+    /// Whether nothing is left to be written but what a thread is at, or that waits for more.
     pub(crate) fn is_written(&self) -> bool {
         self.lock().is_written()
     }
@@ -219,7 +246,7 @@ impl Queue {
     }
 
     fn is_written(&self) -> bool {
-        self.writing || self.out.pending() == 0
+        self.writing || self.held || self.out.pending() == 0
     }
 
     /// Writes some of it, if the socket takes any.
@@ -227,6 +254,7 @@ impl Queue {
         if self.writing {
             return Ok(());
         }
+        self.held = false;
         let mut out = std::mem::take(&mut self.out);
         let written = out.write(socket);
         self.take_back(out);
@@ -318,5 +346,70 @@ impl Out {
             // What comes before goes without it.
             Some((before, _)) => socket.write(first.get(..*before).unwrap_or(first)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    /// A line, and what its peer has received when it is asked.
+    fn line() -> (Arc<Line>, impl FnMut() -> Vec<u8>) {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let received = move || {
+            let mut bytes = vec![0; 1 << 20];
+            let length = theirs.read(&mut bytes).unwrap_or(0);
+            bytes.truncate(length);
+            bytes
+        };
+        (Writer::new(Arc::new(ours)).line, received)
+    }
+
+    fn answer(line: &Line, follows: bool, text: &str) {
+        line.answer(follows, |queue| queue.queue(text.as_bytes().to_vec())).unwrap();
+    }
+
+    #[test]
+    fn an_answer_goes_out_with_the_next_or_when_none_follows() {
+        let (line, mut received) = line();
+        answer(&line, true, "a");
+        assert_eq!(received(), b"");
+        assert!(line.is_written(), "it is not left to anybody");
+        answer(&line, true, "b");
+        assert_eq!(received(), b"\0\0\0\x01a\0\0\0\x01b", "no more than one waits");
+        answer(&line, true, "c");
+        line.flush();
+        assert_eq!(received(), b"\0\0\0\x01c");
+        line.flush();
+        answer(&line, false, "d");
+        assert_eq!(received(), b"\0\0\0\x01d");
+        let long = "x".repeat(LONG);
+        answer(&line, true, &long);
+        assert_eq!(received().len(), long.len() + limits::PREFIX, "a long one waits for nothing");
+    }
+
+    #[test]
+    fn what_the_socket_does_not_take_is_left_and_nothing_is_put_before_it() {
+        let (line, mut received) = line();
+        let mut sent = 0;
+        while line.is_written() {
+            answer(&line, sent % 3 == 0, &"x".repeat(3000));
+            sent += 1;
+        }
+        // Not written by whoever answers: the session writes it.
+        answer(&line, true, "y");
+        line.flush();
+        assert!(!line.is_written());
+        let mut all = Vec::new();
+        while !line.is_written() || all.len() < sent * 3004 + 5 {
+            all.extend(received());
+            line.lock().write(&line.socket).ok();
+        }
+        assert!(all.ends_with(b"\0\0\0\x01y"));
+        assert_eq!(all.len(), sent * 3004 + 5);
     }
 }

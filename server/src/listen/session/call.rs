@@ -67,12 +67,18 @@ pub(super) struct Begun<F> {
 pub(super) type Answered = Arc<AtomicBool>;
 
 impl Caller {
-    /// Begins it. `then`: done by the thread that has answered, if one does.
-    pub(super) fn begin<T: FnOnce() + Send + 'static>(
+    /// Begins it. `follows`: whether its thread will answer another at once. `then`: done by the
+    /// thread that has answered, if one does.
+    pub(super) fn begin<F, T>(
         &self,
         asked: Asked,
+        follows: F,
         then: T,
-    ) -> Begun<impl Future<Output = Ended> + Send + use<T>> {
+    ) -> Begun<impl Future<Output = Ended> + Send + use<F, T>>
+    where
+        F: FnOnce() -> bool + Send + 'static,
+        T: FnOnce() + Send + 'static,
+    {
         let Asked { tool, id, pieces, input, room } = asked;
         let gone = self.gone.child_token();
         let answered = Answered::default();
@@ -87,7 +93,7 @@ impl Caller {
             notices: Some(notice),
             gone: gone.clone(),
             // Pieces come by the session, and the last message after them.
-            tell: (!pieces).then(|| self.teller(id.clone(), Arc::clone(&answered), then)),
+            tell: (!pieces).then(|| self.teller(id.clone(), Arc::clone(&answered), follows, then)),
         };
         let (agent, shared) = (self.context.agent.clone(), self.context.shared.clone());
         let (tell, name, left) = (self.tell.clone(), id.clone(), gone.clone());
@@ -132,6 +138,7 @@ impl Caller {
         &self,
         id: Option<Id>,
         answered: Answered,
+        follows: impl FnOnce() -> bool + Send + 'static,
         then: impl FnOnce() + Send + 'static,
     ) -> Tell {
         let (line, shared) = (self.line.clone(), self.context.shared.clone());
@@ -140,7 +147,7 @@ impl Caller {
             let Some(line) = line.upgrade() else { return };
             let room = room_for(&shared, &mut seen);
             let put = |message: Message| {
-                line.answer(|queue| {
+                line.answer(follows(), |queue| {
                     message.put(queue, room)?;
                     answered.store(true, Ordering::Release);
                     Ok(())

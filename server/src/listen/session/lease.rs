@@ -59,6 +59,13 @@ impl Slot {
 }
 
 impl Lease {
+    /// No answer follows at once.
+    fn flush(&self) {
+        if let Some(line) = self.caller.line.upgrade() {
+            line.flush();
+        }
+    }
+
     /// Whether more has come than was read; the socket is asked where that is likely.
     fn has_more(&mut self) -> bool {
         let has = !self.reader.is_between()
@@ -73,6 +80,9 @@ impl Lease {
         let mut looking = Looking::default();
         loop {
             let read = self.reader.now()?;
+            if read.is_none() {
+                self.flush();
+            }
             if read.is_some() || !self.reader.is_between() || !self.several {
                 return Ok(read);
             }
@@ -127,7 +137,9 @@ impl Waiting {
             let come = move || crew::stay(Box::new(move || Waiting::there(another)));
             caller.context.broker.invite(caller.peer, come);
         }
-        let Begun { id, gone, answered, ending } = caller.begin(asked, || {});
+        let to_come = Arc::clone(&slot);
+        let Begun { id, gone, answered, ending } =
+            caller.begin(asked, move || to_come.follows(), || {});
         let is_answered = Arc::clone(&answered);
         let mut begun = Begun { id, gone, answered, ending: Box::pin(ending) as Pin<Box<_>> };
         let work = match crew::catch(|| poll(&runtime, &mut begun)) {
@@ -211,6 +223,9 @@ impl Stay for Waiting {
         };
         match self.asked(&payload) {
             Some(asked) => {
+                if !self.lease.caller.context.agent.is_short(&asked.tool) {
+                    self.lease.flush();
+                }
                 let part = self.call(asked, fit)?;
                 Some(Box::new(move || Waiting::there(part)))
             }

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::Ended;
 use super::call::{Begun, Caller};
-use crate::listen::connection::{Read, Reader};
+use crate::listen::connection::{Line, Read, Reader};
 
 /// How long threads look again for what comes next, where several calls have come at once of
 /// late: to wake one takes as long, and where one cannot look another can run.
@@ -79,6 +79,7 @@ pub(super) struct Slot {
     inner: Mutex<Inner>,
     comes: Notify,
     begun: Condvar,
+    line: Weak<Line>,
 }
 
 struct Inner {
@@ -176,13 +177,13 @@ impl Inner {
 
 impl Slot {
     /// With nothing lent.
-    pub(super) fn new() -> Arc<Slot> {
+    pub(super) fn new(line: Weak<Line>) -> Arc<Slot> {
         let (calls, back) = (Vec::new(), VecDeque::new());
         let (wanted, awaited) = (false, false);
         let (lease, count, lending, parts) = (Place::Home, 0, 0, 0);
         let inner = Inner { lease, calls, count, lending, parts, wanted, awaited, back };
         let (comes, begun) = (Notify::new(), Condvar::new());
-        Arc::new(Slot { inner: Mutex::new(inner), comes, begun })
+        Arc::new(Slot { inner: Mutex::new(inner), comes, begun, line })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -221,12 +222,27 @@ impl Slot {
                     inner.lease = other;
                     // At once: who reads has another thread come, where there is none.
                     inner.leaves(std::mem::take(&mut part.lending));
+                    drop(inner);
+                    slot.flush();
                     return None;
                 }
             }
             drop(inner);
+            slot.flush();
             std::thread::yield_now();
         }
+    }
+
+    /// No answer follows at once.
+    pub(super) fn flush(&self) {
+        if let Some(line) = self.line.upgrade() {
+            line.flush();
+        }
+    }
+
+    /// Whether more has come, which a thread that answers will do next.
+    pub(super) fn follows(&self) -> bool {
+        matches!(&self.lock().lease, Place::Here(lease) if !lease.reader.is_between())
     }
 
     /// The thread that has it waits for something to read.

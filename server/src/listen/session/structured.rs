@@ -165,7 +165,7 @@ impl Session {
         let caller = self.caller();
         let lends = self.may_lend(&asked);
         let slot = self.slot.clone();
-        let begun = caller.begin(asked, move || slot.answered());
+        let begun = caller.begin(asked, || false, move || slot.answered());
         self.go_on(begun);
         if lends {
             self.lend(caller);
