@@ -153,7 +153,7 @@ fn answers_by_mcp_that_are_not_read_have_a_bound_too() {
 /// A client that lets go of its request and has the answer come by another one.
 #[test]
 fn an_answer_that_comes_by_a_resumed_stream_counts_there() {
-    const STREAMS: usize = 8;
+    const STREAMS: usize = 16;
     let http = server();
     let client = Web::begun(&http, ALICE);
     let line = "sleep 1; head -c 1000000 /dev/zero | tr '\\0' '\\1'";

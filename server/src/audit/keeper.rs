@@ -155,7 +155,9 @@ impl Keeper {
 
     /// The whole line of a call that had an entry, or of one that had none.
     pub(super) fn end(&mut self, text: Vec<u8>, promise: Option<Promise>) {
-        let written = if self.waiting.is_empty() { Ok(()) } else { self.heal() };
+        // What was promised room does not wait behind what finds none.
+        let waits = promise.is_none() && !self.waiting.is_empty();
+        let written = if waits { self.heal() } else { Ok(()) };
         match written.and_then(|()| self.put(&text, promise)) {
             Ok(()) => self.dirty = true,
             Err(error) => {

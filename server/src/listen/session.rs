@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -265,9 +265,16 @@ impl Session {
                 Event::Stalled => return Err(io::ErrorKind::TimedOut.into()),
                 Event::Crowded => return Ok(()),
             }
-            if !self.note_busy() && (self.closing || self.ended) {
-                return Ok(());
+            if self.closing || self.ended {
+                // By a thread that has no part in this any more, and may leave something.
+                while self.writer.waiting().is_being_written() {
+                    yield_now().await;
+                }
+                if !self.note_busy() {
+                    return Ok(());
+                }
             }
+            self.note_busy();
             self.watch_for_hang_up()?;
         }
     }

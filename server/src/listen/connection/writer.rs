@@ -170,12 +170,14 @@ impl Line {
         Ok(())
     }
 
-    /// Writes what waits for another answer.
-    pub(crate) fn flush(&self) {
+    /// Writes what waits for another answer; whether there was any.
+    pub(crate) fn flush(&self) -> bool {
         let queue = self.lock();
-        if queue.held {
+        let held = queue.held;
+        if held {
             self.write(queue);
         }
+        held
     }
 
     /// Writes all that there is, and that comes meanwhile, as long as the socket takes it.
@@ -243,6 +245,11 @@ impl Queue {
             Some(held) => held.merge(room),
             held => *held = Some(room),
         }
+    }
+
+    /// Whether a thread writes it just now.
+    pub(crate) fn is_being_written(&self) -> bool {
+        self.writing
     }
 
     fn is_written(&self) -> bool {

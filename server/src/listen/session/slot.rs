@@ -235,8 +235,12 @@ impl Slot {
 
     /// No answer follows at once.
     pub(super) fn flush(&self) {
-        if let Some(line) = self.line.upgrade() {
-            line.flush();
+        if let Some(line) = self.line.upgrade()
+            && line.flush()
+            && !line.is_written()
+        {
+            // The session writes what is left.
+            self.bring(None, None);
         }
     }
 
