@@ -15,10 +15,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
-use nix::sys::stat::{FileStat, fstat};
+use nix::sys::stat::FileStat;
 
 use crate::lock::Key;
-use crate::opened::{again, look, stat_of};
+use crate::opened::{again, look, regular, stat_of};
 
 /// More than this many are not left by one work.
 const MOST: usize = 64;
@@ -60,7 +60,8 @@ impl Written {
     /// kernel writes it out when it likes.
     pub fn open(&self) -> Option<OwnedFd> {
         let there = look(self.directory.as_fd(), &self.key.2).ok()??;
-        let stat = fstat(&there).ok()?;
+        // The number may be another's by now, that is no file.
+        let stat = regular(there.as_fd(), &self.key.2).ok()?;
         (numbers(&stat) == self.file).then(|| again(there.as_fd(), OFlag::O_RDONLY).ok())?
     }
 }
@@ -213,7 +214,8 @@ mod tests {
     use std::fs::File;
 
     use nix::fcntl::open;
-    use nix::sys::stat::Mode;
+    use nix::sys::stat::{Mode, fstat};
+    use nix::unistd::mkfifo;
 
     use super::*;
     use crate::fixture::Workspace;
@@ -246,6 +248,16 @@ mod tests {
             [false, false, true]
         );
         assert_eq!(still_named(files).len(), 1);
+    }
+
+    #[test]
+    fn what_has_the_name_and_number_of_a_file_and_is_none_is_not_opened() {
+        let workspace = Workspace::new();
+        mkfifo(&workspace.at("0"), Mode::S_IRWXU).unwrap();
+        let stat = nix::sys::stat::stat(&workspace.at("0")).unwrap();
+        let written = Written { file: numbers(&stat), ..some(&workspace, 1..2).remove(0) };
+        let written = Written { key: (0, 0, b"0".to_vec()), ..written };
+        assert!(written.is_there() && written.open().is_none());
     }
 
     #[test]
