@@ -63,7 +63,7 @@ impl PartialOrd for Key {
 }
 
 /// Results with their paths, which lie one behind the other: an answer of a thousand asks
-/// for memory a few times, and threads share one heap.
+/// for memory a few times, and threads share few heaps.
 #[derive(Debug)]
 pub(crate) struct Results<T> {
     paths: Vec<u8>,

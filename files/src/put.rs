@@ -148,7 +148,7 @@ impl Drop for Name<'_> {
 
 /// What is called `from` takes the place of what has the name. In two steps, each at once: some
 /// file systems write a file out before they let it take another's place by rename alone, so
-/// that a power cut leaves no empty file, and the caller waits for the disk. [`after`] has
+/// that a power cut leaves no empty file, and the caller waits for the disk. `after` has
 /// that begun when the caller has its answer.
 fn replace(at: BorrowedFd<'_>, from: &str, name: &OsStr) -> Result<(), Errno> {
     let exchange = || renameat2(at, from, at, name, RenameFlags::RENAME_EXCHANGE);

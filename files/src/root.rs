@@ -75,15 +75,6 @@ impl Root {
         &self.real
     }
 
-    /// The real name of what is called so from here on.
-    pub(crate) fn below(&self, plain: &[u8]) -> Vec<u8> {
-        let real = self.real.strip_suffix(b"/").unwrap_or(&self.real);
-        match plain {
-            [] => self.real.clone(),
-            _ => [real, b"/", plain].concat(),
-        }
-    }
-
     /// The same, for as long as somebody needs it.
     pub(crate) fn kept(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.directory)
@@ -154,33 +145,12 @@ impl<'a> Place<'a> {
         self.roots
     }
 
-    /// Opens it by O_PATH, and its real name. Most names are that: without `..`, and none of
-    /// them a symlink's; of others the kernel is asked.
+    /// Opens it by O_PATH, and its real name. The kernel is asked, however it was said: where a
+    /// file system takes names that are written otherwise for the same, the caller's is not it.
     pub(crate) fn found(&self) -> Result<(OwnedFd, Vec<u8>), FileError> {
-        if let Some(rest) = self.plain()
-            && let Ok(open) = open_straight(self.root.as_fd(), &self.rest, OFlag::O_PATH)
-        {
-            return Ok((open, self.root.below(&rest)));
-        }
         let open = self.open(OFlag::O_PATH, Mode::empty())?;
         let name = opened::real_name(open.as_fd(), &self.said)?;
         Ok((open, name))
-    }
-
-    /// What follows the root, as the kernel would say it of what has no symlinks; nothing where
-    /// the name has `..`.
-    pub(crate) fn plain(&self) -> Option<Vec<u8>> {
-        let mut plain = Vec::with_capacity(self.rest.len());
-        for component in components(&self.rest) {
-            if component == b".." {
-                return None;
-            }
-            if !plain.is_empty() {
-                plain.push(b'/');
-            }
-            plain.extend_from_slice(component);
-        }
-        Some(plain)
     }
 
     /// Opens it, without following what its last name may be a link to where `flags` say
@@ -290,7 +260,6 @@ mod tests {
 
     use crate::fixture::Workspace;
 
-    /// Where the name is plain the kernel is not asked, and would not say otherwise.
     #[test]
     fn a_real_name_is_the_kernels_however_it_was_said() {
         let workspace = Workspace::new();

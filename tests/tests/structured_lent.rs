@@ -291,6 +291,27 @@ fn an_answer_does_not_wait_for_a_long_call_behind_it() {
     }
 }
 
+/// An operation that waits for something, behind a call whose answer could go out with another.
+#[test]
+fn an_answer_does_not_wait_for_an_operation_behind_it() {
+    let server = server();
+    let mut wire = server.connect();
+    let ask = json!({"op": "tools", "format": "mcp"});
+    let version = wire.call(&ask)["version"].clone();
+    assert!(!version.is_null());
+    let ask = json!({"op": "tools", "format": "mcp", "after": version});
+    for round in 0..3 {
+        let mut wire = server.connect();
+        keep_going(&mut wire, 4, 20);
+        let both = [read(round), ask.clone()].map(|message| frame(message.to_string().as_bytes()));
+        let asked = std::time::Instant::now();
+        wire.stream.write_all(&both.concat()).expect("send");
+        is_read(&wire.recv_json(), round);
+        // The other waits for a change of the tools, for 20 s.
+        assert!(asked.elapsed() < Duration::from_secs(15), "it went out with the next");
+    }
+}
+
 #[test]
 fn who_reads_no_answers_is_not_heard_any_further() {
     const CALLS: usize = 2000;

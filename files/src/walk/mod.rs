@@ -344,7 +344,7 @@ impl<'w, 'a, V: Visit> Thread<'w, 'a, V> {
     fn read(&mut self, open: &Open<'_>) -> bool {
         self.names.clear();
         self.entries.clear();
-        // On the thread's own stack: threads share one heap.
+        // On the thread's own stack: threads share few heaps.
         let mut room = [const { MaybeUninit::<u8>::uninit() }; AT_ONCE];
         for _ in 0..2 {
             let mut directory = RawDir::new(open.as_fd(), &mut room);

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{FileStat, Mode, fstat};
 use tool_protocol::Fault;
@@ -15,7 +16,7 @@ use tool_protocol::Fault;
 use super::Kind;
 use crate::error::{Doing, FileError};
 use crate::ignored::{Account, Has, Rules};
-use crate::root::{self, Place, Roots, open_straight};
+use crate::root::{self, Place, Roots, open_beneath};
 use crate::{opened, own};
 
 const STEP: OFlag =
@@ -52,21 +53,22 @@ impl Start {
         let failed = |errno| FileError::system(Doing::Reading, &place.said, errno);
         // Most are directories, and are opened at once. What else it is, and why that fails,
         // is found out with O_PATH.
-        let (found, stat, name, mut lead) = match directory(&place) {
-            Some((directory, lead)) => (directory, None, place.root.below(&lead), lead),
-            None => {
-                let (found, name) = place.found()?;
+        let (found, stat) = match directory(&place) {
+            Ok(directory) => (directory, None),
+            Err(_) => {
+                let found = place.open(OFlag::O_PATH, Mode::empty())?;
                 let stat = fstat(&found).map_err(failed)?;
-                let lead = beneath(&name, place.root.real()).map(<[u8]>::to_vec);
-                // It may be called otherwise by now.
-                let lead = lead.or_else(|| {
-                    let root = own::name(place.root.as_fd()).ok()?;
-                    beneath(&name, &root).map(<[u8]>::to_vec)
-                });
-                let lead = lead.ok_or_else(|| root::outside(&place.said))?;
-                (found, Some(stat), name, lead)
+                (found, Some(stat))
             }
         };
+        let name = own::name(found.as_fd()).map_err(failed)?;
+        let lead = beneath(&name, place.root.real()).map(<[u8]>::to_vec);
+        // The root may be called otherwise by now.
+        let lead = lead.or_else(|| {
+            let root = own::name(place.root.as_fd()).ok()?;
+            beneath(&name, &root).map(<[u8]>::to_vec)
+        });
+        let mut lead = lead.ok_or_else(|| root::outside(&place.said))?;
         let what = match stat.map(|stat| (Kind::of(stat.st_mode), stat)) {
             None => What::Directory(found),
             Some((Kind::Directory, _)) => {
@@ -125,12 +127,11 @@ impl Start {
 }
 
 /// Opens a directory to read it, as the name that it has within itself: who may not go into
-/// it is told so, and not that nothing is there. And what it is called from the root on.
-fn directory(place: &Place<'_>) -> Option<(OwnedFd, Vec<u8>)> {
-    let plain = place.plain()?;
+/// it is told so, and not that nothing is there.
+fn directory(place: &Place<'_>) -> Result<OwnedFd, Errno> {
     let within = [&*place.rest, b"/."].concat();
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
-    open_straight(place.root.as_fd(), &within, flags).ok().map(|open| (open, plain))
+    open_beneath(place.root.as_fd(), &within, flags, Mode::empty())
 }
 
 /// What follows a root's real name in another.

@@ -205,8 +205,8 @@ impl Broker {
         Ok(())
     }
 
-    /// The same, on a thread that reaches the workspace alone; `false`: it takes more than one
-    /// write, and is to be done by the other.
+    /// The same, on a thread that reaches the workspace alone; `false`: it takes more than
+    /// writes to what is open, and is to be done by the other.
     pub(super) fn record_at_once(&self, ticket: &mut Ticket) -> bool {
         let Some(audit) = &self.audit else { return true };
         let Record { entry: Entry::Draft(draft), known } = &ticket.record else { return false };

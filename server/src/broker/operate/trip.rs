@@ -2,8 +2,8 @@
 //!
 //! Owns: finding, deciding, noting, doing, recording and answering in one trip, where nothing
 //! of it has to be waited for; a thread that is woken once more for a call costs more than
-//! reading a file. Where somebody is to be asked, or the audit takes more than one write into
-//! room that is there (`Audit::begin_at_once`, `Audit::end_at_once`: the thread opens nothing
+//! reading a file. Where somebody is to be asked, or the audit takes more than writes to what is
+//! open there (`Audit::begin_at_once`, `Audit::end_at_once`: the thread opens nothing
 //! but the workspace), it comes back, and the broker's own thread goes on. Must not: decide
 //! otherwise than [`super`] says, or keep
 //! the broker alive while a file system does not answer.

@@ -104,6 +104,8 @@ impl Waiting {
     }
 
     fn give_back(self, read: io::Result<Option<Read>>) {
+        // What was read may take the session long.
+        self.lease.flush();
         self.part.slot().give_back(self.lease, read);
     }
 
@@ -141,6 +143,8 @@ impl Waiting {
         let Begun { id, gone, answered, ending } =
             caller.begin(asked, move || to_come.follows(), || {});
         let is_answered = Arc::clone(&answered);
+        let line = caller.line.clone();
+        drop(caller);
         let mut begun = Begun { id, gone, answered, ending: Box::pin(ending) as Pin<Box<_>> };
         let work = match crew::catch(|| poll(&runtime, &mut begun)) {
             (Poll::Pending, Some(work)) => work,
@@ -162,7 +166,10 @@ impl Waiting {
             return None;
         }
         // Nothing: it went on for too long, and the session has taken over.
-        let mut begun = slot.done(number)?;
+        let Some(mut begun) = slot.done(number) else {
+            slot.flush();
+            return None;
+        };
         match poll(&runtime, &mut begun) {
             Poll::Ready(Ended::Answered(_)) => {}
             Poll::Ready(ended) => {
@@ -174,7 +181,7 @@ impl Waiting {
                 return None;
             }
         }
-        if !caller.line.upgrade().is_some_and(|line| line.is_written()) {
+        if !line.upgrade().is_some_and(|line| line.is_written()) {
             slot.bring(None, None);
             return None;
         }

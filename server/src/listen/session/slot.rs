@@ -97,7 +97,7 @@ struct Inner {
     wanted: bool,
     /// Somebody waits until no call is being begun.
     awaited: bool,
-    /// For the session: one of each thread at most.
+    /// For the session: few, as each thread that brings something leaves then.
     back: VecDeque<Back>,
 }
 
