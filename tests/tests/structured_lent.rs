@@ -48,6 +48,26 @@ fn running(server: &Server) -> u64 {
     server.status()["calls"]["running"].as_u64().expect("how many run")
 }
 
+/// Traces such calls of the session's thread; how many of them, by now, are as `such` says.
+fn traced(
+    server: &Server,
+    calls: &str,
+    such: impl Fn(&str) -> bool,
+) -> Option<(Strace, impl Fn() -> usize)> {
+    let log = server.path("trace");
+    let strace = Strace::trace(server.pid(), &["tool-server"], calls, &log)?;
+    let count = move || {
+        let text = fs::read_to_string(&log).expect("the trace");
+        text.lines().filter(|line| such(line)).count()
+    };
+    Some((strace, count))
+}
+
+/// The session has the socket watched when it has it back.
+fn has_it_watched(line: &str) -> bool {
+    line.contains("EPOLL_CTL_ADD")
+}
+
 /// An edit that waits for as long as this is held.
 fn long(server: &Server) -> (Flock<File>, Value) {
     let file = File::open(server.ws().join("file7")).expect("open");
@@ -62,14 +82,8 @@ fn the_next_call_is_read_by_the_thread_that_has_answered_the_one_before() {
     let server = server();
     let mut wire = server.connect();
     reads(&mut wire, 0);
-    let log = server.path("trace");
-    // The session's part of it: it has the socket watched when it has it back.
-    let Some(strace) = Strace::trace(server.pid(), &["tool-server"], "epoll_ctl", &log) else {
+    let Some((strace, watched)) = traced(&server, "epoll_ctl", has_it_watched) else {
         return skipped(test, "strace is not here, or may not trace");
-    };
-    let watched = || {
-        let text = fs::read_to_string(&log).expect("the trace");
-        text.lines().filter(|line| line.contains("EPOLL_CTL_ADD")).count()
     };
     // A client that is away for too long wakes the session: some of many go without.
     eventually("several calls go without the session", || {
@@ -89,13 +103,8 @@ fn whoever_does_a_call_makes_room_for_its_record() {
     let server = server();
     let mut wire = server.connect();
     reads(&mut wire, 0);
-    let log = server.path("trace");
-    let Some(strace) = Strace::trace(server.pid(), &["tool-server"], "epoll_ctl", &log) else {
+    let Some((strace, watched)) = traced(&server, "epoll_ctl", has_it_watched) else {
         return skipped(test, "strace is not here, or may not trace");
-    };
-    let watched = || {
-        let text = fs::read_to_string(&log).expect("the trace");
-        text.lines().filter(|line| line.contains("EPOLL_CTL_ADD")).count()
     };
     eventually("many calls go without the session", || {
         let before = watched();
@@ -114,13 +123,9 @@ fn behind_a_call_that_no_thread_answers_the_session_reads_at_once() {
     fs::write(server.ws().join("file0"), "text 0\n").expect("write");
     let mut wire = server.connect();
     reads(&mut wire, 0);
-    let log = server.path("trace");
-    let Some(strace) = Strace::trace(server.pid(), &["tool-server"], "epoll_wait", &log) else {
+    let in_vain = |line: &str| line.ends_with("= 0");
+    let Some((strace, waited_in_vain)) = traced(&server, "epoll_wait", in_vain) else {
         return skipped(test, "strace is not here, or may not trace");
-    };
-    let waited_in_vain = || {
-        let text = fs::read_to_string(&log).expect("the trace");
-        text.lines().filter(|line| line.ends_with("= 0")).count()
     };
     eventually("most calls wait for no clock", || {
         let before = waited_in_vain();
@@ -234,13 +239,11 @@ fn calls_that_come_all_the_time_are_done_by_threads_that_read_in_turn() {
     let server = server();
     let mut wire = server.connect();
     keep_going(&mut wire, 8, 100);
-    let log = server.path("trace");
-    let Some(strace) = Strace::trace(server.pid(), &["tool-server"], "recvmsg", &log) else {
+    let Some((strace, read)) = traced(&server, "recvmsg", |_| true) else {
         return skipped(test, "strace is not here, or may not trace");
     };
     // The session reads a message now and then, where a thread was held up.
     eventually("the session reads few of many", || {
-        let read = || fs::read_to_string(&log).expect("the trace").lines().count();
         let before = read();
         keep_going(&mut wire, 8, 400);
         read() - before < 100

@@ -3,7 +3,8 @@
 //!
 //! Owns: the order of steps by which a call is never lost: an entry, and room
 //! for its line, before it runs; its line; then its entry is void. Lines that
-//! cannot be written wait, in their order; those that were promised room go before. Must not: take the lock, or time.
+//! cannot be written wait, in their order; those that were promised room go
+//! before. Must not: take the lock, or time.
 
 use std::collections::VecDeque;
 use std::fs::File;

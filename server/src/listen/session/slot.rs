@@ -33,6 +33,12 @@ impl Part {
     }
 }
 
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.slot.lock().leaves(self.lending);
+    }
+}
+
 /// How long somebody looks already.
 #[derive(Debug, Default)]
 pub(super) struct Looking(Option<Instant>);
@@ -41,12 +47,6 @@ impl Looking {
     /// Whether that was not for long.
     pub(super) fn goes_on(&mut self) -> bool {
         self.0.get_or_insert_with(Instant::now).elapsed() < LOOKING
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        self.slot.lock().leaves(self.lending);
     }
 }
 
