@@ -281,6 +281,11 @@ impl<T: Weighed> Best<T> {
         }
     }
 
+    /// How many more may come until they are as many as are wanted.
+    pub(crate) fn wants(&self) -> usize {
+        self.most.saturating_sub(self.kept().len())
+    }
+
     /// Whether there were more than are kept.
     pub(crate) fn more(&self) -> bool {
         self.more.load(Ordering::Relaxed)

@@ -24,6 +24,7 @@
 //! - `shown`   names and lines as answers have them
 //! - `escape`, `spare`   long answers: as JSON, and their memory
 //! - `after`   what is done once an answer is on its way
+//! - `help`    whom a thread asks for help
 //! - `error`   what may go wrong, as the caller is told
 //!
 //! Everything blocks; whoever calls has a thread for it.
@@ -40,6 +41,7 @@ mod escape;
 #[cfg(test)]
 mod fixture;
 mod hash;
+pub mod help;
 pub mod ignored;
 pub mod list;
 mod lock;

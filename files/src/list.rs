@@ -2,8 +2,10 @@
 //!
 //! Owns: paging, and what is told of an entry. Must not: follow a symlink.
 //!
+//! - `ahead` a directory's files, looked at by two threads
 //! - `json`  a listing as it is answered
 
+mod ahead;
 mod json;
 
 use std::ops::ControlFlow;
@@ -11,12 +13,12 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use nix::fcntl::{AtFlags, readlinkat};
-use nix::sys::stat::fstatat;
+use nix::fcntl::readlinkat;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tool_protocol::Fault;
 
+use self::ahead::{Ahead, Seen};
 use crate::best::{Best, Keep, Results, Weighed, size_of};
 use crate::error::FileError;
 use crate::ignored::Account;
@@ -30,6 +32,9 @@ use crate::{Operation, Stop, Target, as_json};
 const MOST: usize = 10_000;
 /// As many as are given where nothing is said.
 const USUAL: usize = 1000;
+
+/// As many files are worth another thread: one is there by the time that a third is looked at.
+const MANY: usize = 48;
 
 /// The operation.
 #[derive(Debug)]
@@ -219,7 +224,12 @@ impl Target for Listing {
         piece: Option<&mut dyn FnMut(serde_json::Value)>,
     ) -> Result<String, FileError> {
         match piece {
-            None => self.listed(stop)?.json(),
+            None => {
+                let listed = self.listed(stop)?;
+                let json = listed.json();
+                listed.start.leave();
+                json
+            }
             piece => as_json(&self.run(stop, piece)?),
         }
     }
@@ -250,7 +260,7 @@ impl Listing {
             share: usize::MAX,
         };
         let best = Best::new(Keep::Lowest, self.limit);
-        let walked = walk::walk(&plan, stop, || List { listing: &self, best: &best });
+        let walked = walk::walk(&plan, stop, || List { listing: &self, best: &best, ahead: None });
         let unreadable = walked.unreadable;
         if let Some(why) = walked.ended {
             return Err(why);
@@ -279,6 +289,7 @@ impl Listed {
 struct List<'a> {
     listing: &'a Listing,
     best: &'a Best<Told>,
+    ahead: Option<Ahead>,
 }
 
 impl Visit for List<'_> {
@@ -293,33 +304,50 @@ impl Visit for List<'_> {
         !passed && !self.best.beyond(path)
     }
 
+    fn files(&mut self, names: &mut dyn ExactSizeIterator<Item = &[u8]>) {
+        self.ahead = None;
+        let What::Directory(directory) = &self.listing.start.what else { return };
+        // What is deeper has threads already; of a part of a directory most is not looked at.
+        let whole = self.listing.depth == 1 && self.listing.after.is_none();
+        if whole && names.len() >= MANY && names.len() <= self.best.wants() {
+            self.ahead = Ahead::of(directory, names);
+        }
+    }
+
     fn found(&mut self, found: &Found<'_>) -> ControlFlow<()> {
-        let after = self.listing.after.as_ref();
+        let List { listing, best, ahead } = self;
+        let after = listing.after.as_ref();
         if after.is_some_and(|after| order(found.path, after).is_le()) {
             return ControlFlow::Continue(());
         }
-        match self.best.offer(found.path, 0, || told(found)) {
+        let told = || {
+            let seen = match ahead {
+                Some(ahead) => ahead.next(found.directory, found.name),
+                None => Seen::at(found.directory, found.name),
+            };
+            seen.map(|seen| told(found, seen))
+        };
+        match best.offer(found.path, 0, told) {
             ControlFlow::Continue(_) => ControlFlow::Continue(()),
             ControlFlow::Break(()) => ControlFlow::Break(()),
         }
     }
 }
 
-/// What is told of an entry; nothing, where it is gone.
-fn told(found: &Found<'_>) -> Option<Told> {
-    let stat = fstatat(found.directory, found.name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
-    let kind = Kind::of(stat.st_mode);
+/// What is told of an entry.
+fn told(found: &Found<'_>, seen: Seen) -> Told {
+    let kind = Kind::of(seen.mode);
     let target = match kind {
         Kind::Symlink => readlinkat(found.directory, found.name).ok(),
         _ => None,
     };
     let target = target.map(|target| target.as_bytes().to_vec());
-    Some(Told {
+    Told {
         kind: kind.into(),
-        size: if kind == Kind::File { u64::try_from(stat.st_size).ok() } else { None },
-        mtime: Time::modified(&stat),
+        size: if kind == Kind::File { u64::try_from(seen.size).ok() } else { None },
+        mtime: Time::new(seen.seconds, seen.nanoseconds),
         target: target.filter(|target| stays(found.path, target)).map(Bytes),
-    })
+    }
 }
 
 /// Whether a symlink's text, as it stands, names nothing outside of the root.

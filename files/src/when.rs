@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 
 /// When the content was last changed.
 pub(crate) fn modified(stat: &FileStat) -> String {
-    Time::modified(stat).to_string()
+    Time::new(stat.st_mtime, stat.st_mtime_nsec).to_string()
 }
 
 /// A time, that is text once it is written.
@@ -21,9 +21,9 @@ pub struct Time {
 }
 
 impl Time {
-    /// When the content was last changed.
-    pub(crate) fn modified(stat: &FileStat) -> Time {
-        Time { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec }
+    /// Since 1970.
+    pub(crate) fn new(seconds: i64, nanoseconds: i64) -> Time {
+        Time { seconds, nanoseconds }
     }
 
     /// Its text.

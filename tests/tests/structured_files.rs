@@ -2,10 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::thread;
 
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::{Value, json};
-use tool_broker_tests::{Server, Setup, eventually, eventually_some, is_root, still_works};
+use tool_broker_tests::lingering::{of, tasks};
+use tool_broker_tests::{
+    Server, Setup, eventually, eventually_some, is_root, skipped, still_works,
+};
 
 fn call(server: &Server, tool: &str, input: &Value) -> Value {
     server.connect().call(&json!({"tool": tool, "input": input, "id": 1}))
@@ -78,6 +82,47 @@ fn a_file_is_written_read_edited_listed_and_found() {
         code(&server, "search_files", &json!({"pattern": "(", "type": "regex"})),
         "INVALID_PATTERN"
     );
+}
+
+/// By another thread, where one has nothing else to do, whoever looks at which.
+#[test]
+fn many_files_are_looked_at_by_two_threads_and_listed_as_they_are() {
+    let server = Server::start(|_| {});
+    let many = server.ws().join("many");
+    fs::create_dir(&many).expect("mkdir");
+    for number in 0..600 {
+        fs::write(many.join(format!("{number:03}.txt")), "x".repeat(number)).expect("write");
+    }
+    let files = || {
+        let is_one = |task: &std::path::PathBuf| of(task, "comm").trim_end() == "files";
+        tasks(&server).into_iter().filter(is_one).collect::<Vec<_>>()
+    };
+    let mut wire = server.connect();
+    let input = json!({"path": "many"});
+    for _ in 0..200 {
+        let seen = wire.call(&json!({"tool": "list_directory", "input": input, "id": 1}));
+        let entries = seen["output"]["entries"].as_array().expect("entries");
+        assert_eq!(entries.len(), 600, "{seen}");
+        for (number, entry) in entries.iter().enumerate() {
+            let path = format!("many/{number:03}.txt");
+            assert_eq!((&entry["path"], &entry["size"]), (&json!(path), &json!(number)), "{entry}");
+        }
+    }
+    if thread::available_parallelism().is_ok_and(|cores| cores.get() == 1) {
+        return skipped("many_files_are_looked_at_by_two_threads", "there is one core");
+    }
+    // One call at a time is no reason for two; and neither reaches more than the other.
+    let at_work = |status: &String| {
+        let switches =
+            status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        switches.and_then(|count| count.trim().parse().ok()).is_some_and(|count: u64| count > 50)
+    };
+    let statuses: Vec<_> = files().iter().map(|task| of(task, "status")).collect();
+    assert_eq!(statuses.iter().filter(|status| at_work(status)).count(), 2, "{statuses:?}");
+    for status in statuses {
+        assert!(status.contains("\nNoNewPrivs:\t1\n"), "{status}");
+        assert!(status.contains("\nCapEff:\t0000000000000000\n"), "{status}");
+    }
 }
 
 #[test]

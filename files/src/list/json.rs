@@ -18,24 +18,21 @@ const EACH: usize = 112;
 
 impl Listed {
     pub(super) fn json(&self) -> Result<String, FileError> {
-        let shown = &*self.start.shown;
-        let each = EACH + shown.len();
+        let shown = Lead::of(&self.start.shown);
+        let each = EACH + shown.escaped.len();
         let mut to = spare::take(self.entries.path_bytes() + (self.entries.len() + 2) * each);
         to.extend_from_slice(b"{\"path\":");
-        text(b"", &self.start.show(&self.start.lead), &mut to)?;
+        text(&self.start.show(&self.start.lead), &mut to)?;
         to.extend_from_slice(b",\"entries\":[");
         for (index, (path, told)) in self.entries.iter().enumerate() {
-            if index > 0 {
-                to.push(b',');
-            }
-            to.extend_from_slice(b"{\"path\":");
-            text(shown, path, &mut to)?;
+            to.extend_from_slice(if index > 0 { b",{\"path\":" } else { b"{\"path\":" });
+            shown.text(path, &mut to)?;
             beside(told, &mut to)?;
         }
         write!(to, "],\"has_more\":{}", self.has_more).map_err(failed)?;
         if let Some((path, _)) = self.entries.iter().next_back().filter(|_| self.has_more) {
             to.extend_from_slice(b",\"next\":");
-            text(shown, path, &mut to)?;
+            shown.text(path, &mut to)?;
         }
         write!(to, ",\"unreadable\":{}}}", self.unreadable).map_err(failed)?;
         String::from_utf8(to).map_err(failed)
@@ -59,22 +56,44 @@ fn beside(told: &Told, to: &mut Vec<u8>) -> Result<(), FileError> {
     to.push(b'"');
     if let Some(Bytes(target)) = &told.target {
         to.extend_from_slice(b",\"target\":");
-        text(b"", target, to)?;
+        text(target, to)?;
     }
     to.push(b'}');
     Ok(())
 }
 
-/// Two byte strings as one, as [`Bytes`] is written.
-fn text(begin: &[u8], end: &[u8], to: &mut Vec<u8>) -> Result<(), FileError> {
-    if std::str::from_utf8(begin).is_err() || std::str::from_utf8(end).is_err() {
-        return serde_json::to_writer(to, &Bytes([begin, end].concat())).map_err(failed);
+/// What all paths begin with.
+struct Lead<'a> {
+    shown: &'a [u8],
+    /// With the quote before it; empty where it is not UTF-8.
+    escaped: Vec<u8>,
+}
+
+impl Lead<'_> {
+    fn of(shown: &[u8]) -> Lead<'_> {
+        let mut escaped = Vec::new();
+        if std::str::from_utf8(shown).is_ok() {
+            escaped.push(b'"');
+            escape(shown, &mut escaped);
+        }
+        Lead { shown, escaped }
     }
-    to.push(b'"');
-    escape(begin, to);
-    escape(end, to);
-    to.push(b'"');
-    Ok(())
+
+    /// A path as [`Bytes`] is written, behind that.
+    fn text(&self, path: &[u8], to: &mut Vec<u8>) -> Result<(), FileError> {
+        if self.escaped.is_empty() || std::str::from_utf8(path).is_err() {
+            return serde_json::to_writer(to, &Bytes([self.shown, path].concat())).map_err(failed);
+        }
+        to.extend_from_slice(&self.escaped);
+        escape(path, to);
+        to.push(b'"');
+        Ok(())
+    }
+}
+
+/// A byte string, as [`Bytes`] is written.
+fn text(bytes: &[u8], to: &mut Vec<u8>) -> Result<(), FileError> {
+    Lead::of(b"").text(bytes, to)
 }
 
 fn failed(error: impl ToString) -> FileError {

@@ -70,6 +70,9 @@ pub trait Visit: Send {
     /// Whether anything in a directory, by its path from the root on, may be wanted.
     fn enter(&mut self, path: &[u8]) -> bool;
 
+    /// Files of one directory that are told of next, each once and in that order; with its NUL.
+    fn files(&mut self, _names: &mut dyn ExactSizeIterator<Item = &[u8]>) {}
+
     /// An entry. Break: nothing more is wanted, of nobody.
     fn found(&mut self, found: &Found<'_>) -> ControlFlow<()>;
 }
@@ -214,6 +217,8 @@ struct Entry {
     begin: usize,
     end: usize,
     kind: FileType,
+    /// The first bytes of the name by which they differ, as a number: what is ordered by.
+    first: u64,
 }
 
 /// A thread, and what it uses again and again.
@@ -326,6 +331,9 @@ impl<'w, 'a, V: Visit> Thread<'w, 'a, V> {
             self.sort(node, &open, rules.as_ref(), base, stays)?;
             let free = self.files.is_empty() && (ended || stays);
             self.walk.queue.add(&mut self.work, free);
+            let names = &self.names;
+            let name = |file: &Entry| names.get(file.begin..=file.end).unwrap_or_default();
+            self.visit.files(&mut self.files.iter().map(name));
             for index in 0..self.files.len() {
                 let Some(file) = self.files.get(index).copied() else { break };
                 if index % OFTEN == 0 {
@@ -361,7 +369,8 @@ impl<'w, 'a, V: Visit> Thread<'w, 'a, V> {
                             let begin = self.names.len();
                             self.names.extend_from_slice(name);
                             let end = self.names.len() - 1;
-                            self.entries.push(Entry { begin, end, kind: entry.file_type() });
+                            let kind = entry.file_type();
+                            self.entries.push(Entry { begin, end, kind, first: 0 });
                         }
                     }
                 }
@@ -406,8 +415,7 @@ impl<'w, 'a, V: Visit> Thread<'w, 'a, V> {
     ) -> ControlFlow<()> {
         let plan = self.walk.plan;
         let names = &self.names;
-        let name = |entry: &Entry| names.get(entry.begin..entry.end).unwrap_or_default();
-        self.entries.sort_unstable_by(|a, b| name(a).cmp(name(b)));
+        order(&mut self.entries, names);
         self.files.clear();
         let first = self.work.len();
         let mut shared: Vec<u8> = Vec::new();
@@ -462,6 +470,25 @@ impl<'w, 'a, V: Visit> Thread<'w, 'a, V> {
     }
 }
 
+/// Puts entries in the order of their names.
+fn order(entries: &mut [Entry], names: &[u8]) {
+    let name = |entry: &Entry| names.get(entry.begin..entry.end).unwrap_or_default();
+    let Some(one) = entries.first().map(name) else { return };
+    // What is in one directory mostly begins alike, and that says nothing.
+    let alike = entries.iter().fold(one.len(), |alike, entry| {
+        let same = one.iter().zip(name(entry)).take(alike).take_while(|(a, b)| a == b);
+        same.count()
+    });
+    for entry in &mut *entries {
+        let rest = name(entry).get(alike..).unwrap_or_default();
+        let mut first = [0; 8];
+        first.iter_mut().zip(rest).for_each(|(to, byte)| *to = *byte);
+        entry.first = u64::from_be_bytes(first);
+    }
+    // No name holds a NUL: of two numbers that differ the names differ as they do.
+    entries.sort_unstable_by(|a, b| a.first.cmp(&b.first).then_with(|| name(a).cmp(name(b))));
+}
+
 /// Tells of a file, by its name with its NUL.
 fn tell<V: Visit>(
     visit: &mut V,
@@ -500,6 +527,42 @@ impl Kind {
             SFlag::S_IFDIR => Kind::Directory,
             SFlag::S_IFLNK => Kind::Symlink,
             _ => Kind::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn entries_are_in_the_order_of_their_names(
+            begin in "[ab]{0,9}",
+            rest in prop::collection::hash_set(prop::collection::vec(1u8..=255, 0..12), 0..40),
+        ) {
+            let mut all: Vec<_> =
+                rest.into_iter().map(|rest| [begin.as_bytes(), &rest].concat()).collect();
+            let mut names = Vec::new();
+            let mut entries = Vec::new();
+            for name in &all {
+                let start = names.len();
+                names.extend_from_slice(name);
+                entries.push(Entry {
+                    begin: start,
+                    end: names.len(),
+                    kind: FileType::RegularFile,
+                    first: 0,
+                });
+                names.push(0);
+            }
+            order(&mut entries, &names);
+            all.sort();
+            let ordered: Vec<_> =
+                entries.iter().map(|entry| names[entry.begin..entry.end].to_vec()).collect();
+            prop_assert_eq!(ordered, all);
         }
     }
 }

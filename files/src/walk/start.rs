@@ -17,7 +17,7 @@ use super::Kind;
 use crate::error::{Doing, FileError};
 use crate::ignored::{Account, Has, Rules};
 use crate::root::{self, Place, Roots, open_beneath};
-use crate::{opened, own};
+use crate::{after, opened, own};
 
 const STEP: OFlag =
     OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
@@ -41,7 +41,7 @@ pub struct Start {
 #[derive(Debug)]
 pub enum What {
     /// To be read.
-    Directory(OwnedFd),
+    Directory(Arc<OwnedFd>),
     /// To be read, with its name in its directory.
     File(OwnedFd, CString, Box<FileStat>),
 }
@@ -70,10 +70,11 @@ impl Start {
         });
         let mut lead = lead.ok_or_else(|| root::outside(&place.said))?;
         let what = match stat.map(|stat| (Kind::of(stat.st_mode), stat)) {
-            None => What::Directory(found),
+            None => What::Directory(Arc::new(found)),
             Some((Kind::Directory, _)) => {
                 let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-                What::Directory(openat(&found, ".", flags, Mode::empty()).map_err(failed)?)
+                let open = openat(&found, ".", flags, Mode::empty()).map_err(failed)?;
+                What::Directory(Arc::new(open))
             }
             Some((Kind::File, stat)) => {
                 let slash = lead.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
@@ -113,6 +114,16 @@ impl Start {
             }
         }
         rules
+    }
+
+    /// It is done with: a directory that was read takes a while to be closed, which nobody need
+    /// wait for.
+    pub(crate) fn leave(self) {
+        let open = match self.what {
+            What::Directory(open) => Arc::into_inner(open),
+            What::File(open, ..) => Some(open),
+        };
+        open.into_iter().for_each(after::close);
     }
 
     /// A path from the root on, as answers have it.

@@ -17,9 +17,11 @@
 //! Must not: know what the work is, or do any unconfined.
 //!
 //! - `told`   who hears that work has ended
+//! - `help`   what one does of another's work
 //! - `later`  what they do when nobody waits for it
 //! - `stay`   where they wait for more of the same
 
+mod help;
 mod later;
 mod stay;
 mod told;
@@ -32,8 +34,10 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use tokio::sync::oneshot;
+use tool_files::help::Part;
 use tool_files::{after, spare};
 
+use self::help::{Place, Room};
 use self::later::Later;
 pub(crate) use self::stay::{Come, Stay, catch, stay};
 use self::stay::{caught, confined, here_is_confined, stays};
@@ -67,6 +71,7 @@ pub(crate) struct Crew {
     most: usize,
     /// Of one caller, at once.
     of_one: usize,
+    room: Room,
     identity: Option<Identity>,
     domain: Option<Domain>,
     state: Mutex<State>,
@@ -76,6 +81,10 @@ pub(crate) struct Crew {
 #[derive(Default)]
 struct State {
     work: VecDeque<(Whose, Work)>,
+    /// Of work that is being done, for whoever comes and finds no other.
+    help: Option<(Whose, Part)>,
+    /// Somebody would have helped, and there was nobody.
+    missed: bool,
     /// How much is done for whom.
     done_for: HashMap<Whose, usize>,
     threads: usize,
@@ -94,6 +103,7 @@ struct State {
 #[derive(Debug)]
 struct Seat {
     thread: Thread,
+    place: Mutex<Place>,
     called: AtomicBool,
 }
 
@@ -140,7 +150,8 @@ impl Crew {
     ) -> Arc<Crew> {
         let (most, of_one) = (most.max(1), (most / 2).max(1));
         let (state, later) = (Mutex::default(), Later::new());
-        Arc::new(Crew { most, of_one, identity, domain, state, later })
+        let room = Room::new();
+        Arc::new(Crew { most, of_one, room, identity, domain, state, later })
     }
 
     /// Does it on one of the threads. What is given up is done all the same, and nobody
@@ -197,6 +208,10 @@ impl Crew {
         if state.on_the_way || state.ready(self.of_one).is_none() {
             return Ok(None);
         }
+        self.have_one_come(state)
+    }
+
+    fn have_one_come(self: &Arc<Crew>, state: &mut State) -> Result<Option<Arc<Seat>>, CrewError> {
         if let Some(seat) = state.free.pop() {
             seat.called.store(true, Ordering::Release);
             state.on_the_way = true;
@@ -242,8 +257,11 @@ impl Crew {
     fn serve(self: &Arc<Crew>) {
         confined();
         let fit = confine(self.identity, self.domain.as_ref()).map_err(CrewError::Confine);
-        let seat =
-            Arc::new(Seat { thread: std::thread::current(), called: AtomicBool::new(false) });
+        let seat = Arc::new(Seat {
+            thread: std::thread::current(),
+            place: Mutex::new(Place::new()),
+            called: AtomicBool::new(false),
+        });
         let mut state = self.lock();
         state.on_the_way = false;
         loop {
@@ -254,11 +272,22 @@ impl Crew {
                 drop(state);
                 next.into_iter().for_each(|next| next.thread.unpark());
                 self.tell(told);
+                seat.go_anywhere(&self.room);
                 let (told, stay) = self.at_work(whose, || (work(fit), None));
                 state = self.lock();
                 state.ended(whose);
                 state.told.extend(told);
                 state = self.linger(state, stay, fit);
+            }
+            if let Some((whose, part)) = state.help.take() {
+                state.begun(whose);
+                let told = std::mem::take(&mut state.told);
+                drop(state);
+                self.tell(told);
+                self.help(whose, part, fit);
+                state = self.lock();
+                state.ended(whose);
+                continue;
             }
             seat.called.store(false, Ordering::Relaxed);
             state.free.push(Arc::clone(&seat));
@@ -273,7 +302,7 @@ impl Crew {
                 continue;
             }
             state.free.retain(|other| !Arc::ptr_eq(other, &seat));
-            state.threads -= 1;
+            (state.threads, state.missed) = (state.threads - 1, false);
             if state.threads == 0 {
                 spare::let_go();
             }
@@ -288,6 +317,7 @@ impl Crew {
         work: impl FnOnce() -> (Option<Told>, Option<Come>),
     ) -> (Option<Told>, Option<Box<dyn Stay>>) {
         let _under_way = self.later.under_way();
+        help::here(self, whose);
         let (mut told, come) = work();
         let left = after::left();
         let come = come.or_else(stays);

@@ -9,6 +9,7 @@ pub(crate) mod cgroup;
 mod child;
 mod clone3;
 pub(crate) mod closer;
+pub(crate) mod cores;
 pub(crate) mod descriptors;
 pub(crate) mod foreign;
 pub(crate) mod helper;

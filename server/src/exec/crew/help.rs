@@ -1,0 +1,279 @@
+//! A thread that has nothing to do takes a part of another's work.
+//!
+//! Owns: when one is asked, and on which core it comes. Must not: keep any work waiting for it:
+//! that comes first, and a part that nobody takes is done by who has asked.
+
+use std::cell::RefCell;
+use std::num::NonZero;
+use std::sync::{Arc, PoisonError, Weak};
+
+use nix::unistd::{Pid, gettid};
+use tool_files::help::{Part, ask_through};
+
+use super::{Crew, CrewError, Seat, State, Whose};
+use crate::os::cores::Cores;
+
+/// The cores that this process has.
+#[derive(Debug)]
+pub(super) struct Room {
+    /// As many threads can be at work at once.
+    at_once: usize,
+    cores: Option<Cores>,
+}
+
+/// Where a thread runs.
+#[derive(Debug)]
+pub(super) struct Place {
+    thread: Pid,
+    /// A core that it is kept off.
+    off: Option<usize>,
+}
+
+/// Where a thread is at work.
+struct Here {
+    crew: Weak<Crew>,
+    whose: Whose,
+}
+
+thread_local! {
+    static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
+}
+
+/// This thread does work for that caller from now on.
+pub(super) fn here(crew: &Arc<Crew>, whose: Whose) {
+    HERE.with_borrow_mut(|here| match here {
+        Some(here) => here.whose = whose,
+        None => *here = Some(Here { crew: Arc::downgrade(crew), whose }),
+    });
+}
+
+/// Threads of a crew ask there.
+fn asked(make: &mut dyn FnMut() -> Part) -> bool {
+    let here = HERE.with_borrow(|here| {
+        let Here { crew, whose } = here.as_ref()?;
+        Some((crew.upgrade()?, *whose))
+    });
+    here.is_some_and(|(crew, whose)| crew.ask(whose, make))
+}
+
+impl Room {
+    /// By what the calling thread may use.
+    pub(super) fn new() -> Room {
+        ask_through(asked);
+        let at_once = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Room { at_once, cores: Cores::own().ok() }
+    }
+}
+
+impl State {
+    /// Whether there is room for more than what is done just now, and nobody else to do it.
+    fn is_quiet(&self, room: &Room) -> bool {
+        let at_work = self.threads.saturating_sub(self.free.len() + self.stay);
+        let nothing_waits = self.work.is_empty() && self.help.is_none();
+        at_work < room.at_once && nothing_waits && !self.on_the_way
+    }
+}
+
+impl Crew {
+    fn ask(self: &Arc<Crew>, whose: Whose, make: &mut dyn FnMut() -> Part) -> bool {
+        let may = |state: &mut State| {
+            let has = state.done_for.get(&whose).copied().unwrap_or(0);
+            let may = state.is_quiet(&self.room) && has < self.of_one;
+            // To start a thread takes longer than to do without one. Who asks again has one.
+            may && (!state.free.is_empty() || std::mem::replace(&mut state.missed, true))
+        };
+        if !may(&mut self.lock()) {
+            return false;
+        }
+        let part = make();
+        let mut state = self.lock();
+        if !may(&mut state) {
+            return false;
+        }
+        state.help = Some((whose, part));
+        let Ok(called) = self.have_one_come(&mut state) else {
+            state.help = None;
+            return false;
+        };
+        drop(state);
+        if let Some(seat) = called {
+            seat.go_beside(&self.room);
+            seat.thread.unpark();
+        }
+        true
+    }
+
+    /// Does what there is to help with, if this thread is fit to.
+    pub(super) fn help(self: &Arc<Crew>, whose: Whose, part: Part, fit: Result<(), CrewError>) {
+        if fit.is_ok() {
+            self.at_work(whose, || {
+                part();
+                (None, None)
+            });
+        }
+    }
+}
+
+impl Place {
+    /// The calling thread's.
+    pub(super) fn new() -> Place {
+        Place { thread: gettid(), off: None }
+    }
+
+    fn keep(&mut self, off: Option<usize>, room: &Room) {
+        let cores = room.cores.filter(|_| self.off != off);
+        // Where that may not be, the kernel chooses.
+        if cores.is_some_and(|cores| cores.give(self.thread, off).is_ok()) {
+            self.off = off;
+        }
+    }
+}
+
+impl Seat {
+    /// On another core than the calling thread. Mostly it is so already.
+    fn go_beside(&self, room: &Room) {
+        if let Ok(core) = Cores::here() {
+            self.place.lock().unwrap_or_else(PoisonError::into_inner).keep(Some(core), room);
+        }
+    }
+
+    /// Wherever there is room, for work of its own.
+    pub(super) fn go_anywhere(&self, room: &Room) {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).keep(None, room);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+    use std::thread::ThreadId;
+
+    use nix::errno::Errno;
+    use tokio::runtime::Runtime;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    const SOMEBODY: Whose = (0, 1, 1);
+    const ANOTHER: Whose = (1, 1, 1);
+
+    /// On so many cores, whatever there are.
+    fn crew(cores: usize) -> (Runtime, Arc<Crew>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut crew = runtime.block_on(async { Crew::new(4, None, None) });
+        Arc::get_mut(&mut crew).unwrap().room.at_once = cores;
+        (runtime, crew)
+    }
+
+    /// As work does it: whether one comes, and which thread that is.
+    fn ask_and_hear() -> Option<ThreadId> {
+        let (say, said) = channel();
+        let mut make = || {
+            let say = say.clone();
+            Box::new(move || say.send(std::thread::current().id()).unwrap()) as Part
+        };
+        asked(&mut make).then(|| said.recv().unwrap())
+    }
+
+    /// A thread that is held until what comes back is dropped, once it is there.
+    fn hold(runtime: &Runtime, crew: &Arc<Crew>, whose: Whose) -> Sender<()> {
+        let (hold, held) = channel::<()>();
+        let (say, there) = oneshot::channel();
+        let crew = Arc::clone(crew);
+        let work = move || {
+            say.send(()).unwrap();
+            held.recv().ok();
+        };
+        runtime.spawn(async move { crew.run(whose, work).await });
+        runtime.block_on(there).unwrap();
+        hold
+    }
+
+    fn work<T: Send + 'static>(
+        runtime: &Runtime,
+        crew: &Arc<Crew>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        let done = runtime.block_on(crew.run(SOMEBODY, work)).unwrap();
+        settle(crew);
+        done
+    }
+
+    /// Whoever has answered is free a moment later.
+    fn settle(crew: &Crew) {
+        loop {
+            let state = crew.lock();
+            let held: usize = state.done_for.get(&ANOTHER).copied().unwrap_or(0);
+            if state.free.len() + held == state.threads && !state.on_the_way {
+                return;
+            }
+            drop(state);
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn who_asks_again_is_helped_by_another_thread_that_reaches_as_little() {
+        let (runtime, crew) = crew(2);
+        // Nobody is there yet, and for the first time nobody is fetched.
+        assert_eq!(work(&runtime, &crew, ask_and_hear), None);
+        for _ in 0..20 {
+            let (own, other) =
+                work(&runtime, &crew, || (std::thread::current().id(), ask_and_hear()));
+            assert!(other.is_some_and(|other| other != own), "{own:?} {other:?}");
+        }
+        assert_eq!(crew.lock().threads, 2);
+        let unfit = Err(CrewError::Confine(Errno::EPERM));
+        crew.help(SOMEBODY, Box::new(|| panic!("done by who reaches more")), unfit);
+    }
+
+    #[test]
+    fn nobody_is_asked_where_others_are_at_work() {
+        let (runtime, crew) = crew(2);
+        let held = hold(&runtime, &crew, ANOTHER);
+        for _ in 0..3 {
+            assert_eq!(work(&runtime, &crew, ask_and_hear), None);
+        }
+        drop(held);
+        while crew.lock().done_for.contains_key(&ANOTHER) {
+            std::thread::yield_now();
+        }
+        settle(&crew);
+        assert!(work(&runtime, &crew, ask_and_hear).is_some());
+    }
+
+    #[test]
+    fn where_there_is_one_core_nobody_is_asked_or_fetched() {
+        let (runtime, crew) = crew(1);
+        for _ in 0..3 {
+            assert_eq!(work(&runtime, &crew, ask_and_hear), None);
+        }
+        assert_eq!(crew.lock().threads, 1);
+    }
+
+    #[test]
+    fn work_comes_before_help_and_on_any_core() {
+        let (runtime, crew) = crew(2);
+        assert_eq!(work(&runtime, &crew, ask_and_hear), None);
+        assert!(work(&runtime, &crew, ask_and_hear).is_some());
+        settle(&crew);
+        let (say, said) = channel();
+        let (help, other) = (say.clone(), say);
+        // Both are there when the one comes that is called.
+        let mut state = crew.lock();
+        state.help = Some((SOMEBODY, Box::new(move || help.send("help").unwrap())));
+        state.work.push_back((
+            ANOTHER,
+            Box::new(move |_| {
+                other.send("work").unwrap();
+                None
+            }),
+        ));
+        let seat = crew.have_one_come(&mut state).unwrap().unwrap();
+        drop(state);
+        seat.go_beside(&crew.room);
+        seat.thread.unpark();
+        assert_eq!([said.recv().unwrap(), said.recv().unwrap()], ["work", "help"]);
+        assert_eq!(seat.place.lock().unwrap().off, None);
+    }
+}
