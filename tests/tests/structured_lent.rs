@@ -114,6 +114,44 @@ fn whoever_does_a_call_makes_room_for_its_record() {
     drop(strace);
 }
 
+/// The record of a call that is refused may need a file to be opened, which a thread that reaches
+/// the workspace alone cannot do.
+#[test]
+fn the_record_of_a_refused_call_is_the_sessions() {
+    let test = "the_record_of_a_refused_call_is_the_sessions";
+    let server = Server::start(|s| {
+        s.file(
+            "agent.d/list_directory.toml",
+            "default = \"allow\"\n[limits]\nrate = \"1/hour\"\n",
+            0o644,
+        );
+        s.env("TOOL_AGENT_DEFINITIONS", s.path("agent.d"));
+    });
+    fs::write(server.ws().join("file0"), "text 0\n").expect("write");
+    let mut wire = server.connect();
+    let list = json!({"tool": "list_directory", "input": {}, "id": "list"});
+    assert_eq!(wire.call(&list)["success"], json!(true));
+    reads(&mut wire, 0);
+    let Some((strace, written)) = traced(&server, "pwrite64", |line| line.contains("pwrite64("))
+    else {
+        return skipped(test, "strace is not here, or may not trace");
+    };
+    eventually("most are", || {
+        let before = written();
+        for _ in 0..20 {
+            // By the thread that has the connection after that.
+            reads(&mut wire, 0);
+            assert_eq!(wire.call(&list)["error"]["code"], json!("RATE_LIMITED"));
+        }
+        let by_session = written() - before;
+        let lines =
+            lines(&server).iter().filter(|line| line.to_string().contains("rate_limited")).count();
+        assert!(lines >= 20, "{lines}");
+        by_session >= 10
+    });
+    drop(strace);
+}
+
 /// Where each record is to be on the disk first no call is a thread's to answer: the session
 /// reads the next itself, and does not wait for the thread.
 #[test]

@@ -24,6 +24,7 @@ use std::time::Instant;
 
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
+use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 use tool_files::{FileError, Roots, Stop};
 use tool_policy::facts::Observed;
@@ -37,7 +38,7 @@ pub(crate) use self::work::{OnFiles, Work};
 use super::answer::{draining, gone};
 use super::approval::{Answer, Asker, Because, heed};
 use super::{Broker, Call, Peer, Permit, Ticket};
-use crate::exec::{Crew, CrewError, Io, Report};
+use crate::exec::{Crew, CrewError, Io, Report, crew};
 use crate::metrics::Approval as Figure;
 use crate::registry::Tool;
 
@@ -196,7 +197,13 @@ impl Broker {
     ) -> Carried {
         let permit = match self.come_in(task).await {
             Ok(permit) => permit,
-            Err(refusal) => return Some((ticket, Err(refusal.into()))),
+            Err(refusal) => {
+                // Its record may need a file to be opened, which not every thread may.
+                if crew::is_confined() {
+                    yield_now().await;
+                }
+                return Some((ticket, Err(refusal.into())));
+            }
         };
         // 2 to 6, on the thread, as far as nothing has to be waited for.
         match self.send(task, work, Admitted { ticket, permit }, tell).await {

@@ -39,8 +39,8 @@ use tool_files::{after, spare};
 
 use self::help::{Place, Room};
 use self::later::Later;
-pub(crate) use self::stay::{Come, Stay, catch, stay};
-use self::stay::{caught, confined, here_is_confined, stays};
+pub(crate) use self::stay::{Come, Stay, catch, is_confined, stay};
+use self::stay::{caught, confined, stays};
 use self::told::Told;
 use crate::os::identity::Identity;
 use crate::os::landlock::Domain;
@@ -221,7 +221,7 @@ impl Crew {
             return Ok(None);
         }
         (state.threads, state.on_the_way) = (state.threads + 1, true);
-        let hired = if here_is_confined() { self.have_hired() } else { self.hire() };
+        let hired = if is_confined() { self.have_hired() } else { self.hire() };
         if hired.is_err() {
             (state.threads, state.on_the_way) = (state.threads - 1, false);
         }

@@ -96,8 +96,8 @@ pub(super) fn confined() {
     HERE.with_borrow_mut(|here| here.confined = true);
 }
 
-/// Whether it does.
-pub(super) fn here_is_confined() -> bool {
+/// Whether the calling thread does.
+pub(crate) fn is_confined() -> bool {
     HERE.with_borrow(|here| here.confined)
 }
 
