@@ -3,6 +3,7 @@
 //! Owns: ISO 8601, UTC, milliseconds. Must not: ask what time it is.
 
 use std::fmt;
+use std::ops::Range;
 
 use nix::sys::stat::FileStat;
 use serde::{Serialize, Serializer};
@@ -32,6 +33,26 @@ impl Time {
     }
 }
 
+/// Texts of times, one after the other. Many files of a directory are of the same second, and to
+/// find the date takes longest.
+#[derive(Debug, Default)]
+pub(crate) struct Iso {
+    seconds: Option<i64>,
+    text: [u8; 24],
+}
+
+impl Iso {
+    /// The text of that one.
+    pub(crate) fn of(&mut self, time: Time) -> &[u8; 24] {
+        if self.seconds == Some(time.seconds) {
+            put(&mut self.text, MILLISECONDS, milliseconds(time.nanoseconds));
+        } else {
+            (self.seconds, self.text) = (Some(time.seconds), time.iso());
+        }
+        &self.text
+    }
+}
+
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(text(&self.iso()))
@@ -56,23 +77,31 @@ fn iso(seconds: i64, nanoseconds: i64) -> [u8; 24] {
     let time = time.unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let (year, month, day) = time.date().to_calendar_date();
     let (hour, minute, second) = time.time().as_hms();
-    let milliseconds = nanoseconds.clamp(0, 999_999_999) / 1_000_000;
     // By hand: there is one for each entry of a listing, and formatting takes longer than stat.
     let mut text = *b"0000-00-00T00:00:00.000Z";
-    let mut digits = |places: std::ops::Range<usize>, mut number: u32| {
-        for place in text.get_mut(places).unwrap_or_default().iter_mut().rev() {
-            *place = b'0' + u8::try_from(number % 10).unwrap_or(0);
-            number /= 10;
-        }
-    };
-    digits(0..4, u32::try_from(year).unwrap_or(0));
-    digits(5..7, u32::from(u8::from(month)));
-    digits(8..10, u32::from(day));
-    digits(11..13, u32::from(hour));
-    digits(14..16, u32::from(minute));
-    digits(17..19, u32::from(second));
-    digits(20..23, u32::try_from(milliseconds).unwrap_or(0));
+    put(&mut text, 0..4, u32::try_from(year).unwrap_or(0));
+    put(&mut text, 5..7, u32::from(u8::from(month)));
+    put(&mut text, 8..10, u32::from(day));
+    put(&mut text, 11..13, u32::from(hour));
+    put(&mut text, 14..16, u32::from(minute));
+    put(&mut text, 17..19, u32::from(second));
+    put(&mut text, MILLISECONDS, milliseconds(nanoseconds));
     text
+}
+
+/// Where they are in the text.
+const MILLISECONDS: Range<usize> = 20..23;
+
+fn milliseconds(nanoseconds: i64) -> u32 {
+    u32::try_from(nanoseconds.clamp(0, 999_999_999) / 1_000_000).unwrap_or(0)
+}
+
+/// Puts a number's last digits there.
+fn put(text: &mut [u8; 24], places: Range<usize>, mut number: u32) {
+    for place in text.get_mut(places).unwrap_or_default().iter_mut().rev() {
+        *place = b'0' + u8::try_from(number % 10).unwrap_or(0);
+        number /= 10;
+    }
 }
 
 #[cfg(test)]
@@ -89,5 +118,22 @@ mod tests {
         assert_eq!(said(1_709_209_845, 123_999_999), "2024-02-29T12:30:45.123Z");
         assert_eq!(said(-1, 5_000_000), "1969-12-31T23:59:59.005Z");
         assert_eq!(said(i64::MAX, 0), "1970-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn texts_one_after_the_other_are_each_their_own() {
+        let mut iso = Iso::default();
+        for (seconds, nanoseconds) in [
+            (0, 0),
+            (0, 999_000_000),
+            (0, 5_000_000),
+            (-1, 5_000_000),
+            (-1, 0),
+            (1_709_209_845, 1),
+            (0, 0),
+        ] {
+            let time = Time::new(seconds, nanoseconds);
+            assert_eq!(text(iso.of(time)), time.to_string());
+        }
     }
 }

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, statat};
 
 use crate::help;
 
-/// As many are taken at once: what is waited for at the end.
+/// No more are taken at once, and fewer towards the end: one of the two waits for the other's.
 const PIECE: usize = 8;
 /// How often the first looks for the end of what the other has under way before it sleeps, which
 /// takes longer than a piece.
@@ -116,7 +116,7 @@ impl Ahead {
     fn take(&mut self) {
         let mut state = self.both.state();
         if !state.left.is_empty() {
-            let end = (state.left.start + PIECE).min(state.left.end);
+            let end = state.left.start + piece(&state.left);
             self.own = std::mem::replace(&mut state.left.start, end)..end;
             return;
         }
@@ -179,12 +179,12 @@ impl Both {
         let mut some = Vec::with_capacity(PIECE);
         let mut state = self.state();
         while let Some(directory) = state.directory.clone().filter(|_| !state.left.is_empty()) {
-            let begin = state.left.end.saturating_sub(PIECE).max(state.left.start);
-            let piece = begin..std::mem::replace(&mut state.left.end, begin);
+            let begin = state.left.end - piece(&state.left);
+            let taken = begin..std::mem::replace(&mut state.left.end, begin);
             state.busy = true;
             drop(state);
             let seen = |index| Seen::at(directory.as_fd(), self.name(index)?);
-            some.extend(piece.rev().map(seen));
+            some.extend(taken.rev().map(seen));
             drop(directory);
             state = self.state();
             state.seen.append(&mut some);
@@ -195,6 +195,11 @@ impl Both {
             }
         }
     }
+}
+
+/// How many are taken of what is left; not one of nothing.
+fn piece(left: &Range<usize>) -> usize {
+    (left.len() / 4).clamp(1, PIECE).min(left.len())
 }
 
 #[cfg(test)]

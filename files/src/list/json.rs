@@ -11,6 +11,7 @@ use crate::error::FileError;
 use crate::escape::escape;
 use crate::shown::Bytes;
 use crate::spare;
+use crate::when::Iso;
 use tool_protocol::Fault;
 
 /// What an entry takes beside its path, with a size and a slash or two to be escaped.
@@ -24,10 +25,11 @@ impl Listed {
         to.extend_from_slice(b"{\"path\":");
         text(&self.start.show(&self.start.lead), &mut to)?;
         to.extend_from_slice(b",\"entries\":[");
+        let mut iso = Iso::default();
         for (index, (path, told)) in self.entries.iter().enumerate() {
             to.extend_from_slice(if index > 0 { b",{\"path\":" } else { b"{\"path\":" });
             shown.text(path, &mut to)?;
-            beside(told, &mut to)?;
+            beside(told, &mut iso, &mut to)?;
         }
         write!(to, "],\"has_more\":{}", self.has_more).map_err(failed)?;
         if let Some((path, _)) = self.entries.iter().next_back().filter(|_| self.has_more) {
@@ -40,19 +42,20 @@ impl Listed {
 }
 
 /// What is told of an entry behind its path.
-fn beside(told: &Told, to: &mut Vec<u8>) -> Result<(), FileError> {
-    to.extend_from_slice(match told.kind {
-        EntryKind::File => b",\"type\":\"file\"",
-        EntryKind::Directory => b",\"type\":\"directory\"",
-        EntryKind::Symlink => b",\"type\":\"symlink\"",
-        EntryKind::Other => b",\"type\":\"other\"",
+fn beside(told: &Told, iso: &mut Iso, to: &mut Vec<u8>) -> Result<(), FileError> {
+    // Nothing but files has a size.
+    to.extend_from_slice(match (told.kind, told.size) {
+        (EntryKind::File, Some(_)) => b",\"type\":\"file\",\"size\":",
+        (EntryKind::File, None) => b",\"type\":\"file\"",
+        (EntryKind::Directory, _) => b",\"type\":\"directory\"",
+        (EntryKind::Symlink, _) => b",\"type\":\"symlink\"",
+        (EntryKind::Other, _) => b",\"type\":\"other\"",
     });
     if let Some(size) = told.size {
-        to.extend_from_slice(b",\"size\":");
         serde_json::to_writer(&mut *to, &size).map_err(failed)?;
     }
     to.extend_from_slice(b",\"mtime\":\"");
-    to.extend_from_slice(&told.mtime.iso());
+    to.extend_from_slice(iso.of(told.mtime));
     to.push(b'"');
     if let Some(Bytes(target)) = &told.target {
         to.extend_from_slice(b",\"target\":");
