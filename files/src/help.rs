@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-/// A part of some work. Whoever takes it ends it soon, and nothing is lost with one that is
+/// A part of some work, which may block as the whole does. Nothing is lost with one that is
 /// dropped.
 pub type Part = Box<dyn FnOnce() + Send>;
 

@@ -307,9 +307,10 @@ impl Visit for List<'_> {
     fn files(&mut self, names: &mut dyn ExactSizeIterator<Item = &[u8]>) {
         self.ahead = None;
         let What::Directory(directory) = &self.listing.start.what else { return };
-        // What is deeper has threads already; of a part of a directory most is not looked at.
-        let whole = self.listing.depth == 1 && self.listing.after.is_none();
-        if whole && names.len() >= MANY && names.len() <= self.best.wants() {
+        // What is deeper is not in that directory, and of what comes after something most is not
+        // looked at.
+        let all = self.listing.depth == 1 && self.listing.after.is_none();
+        if all && names.len() >= MANY && names.len() <= self.best.wants() {
             self.ahead = Ahead::of(directory, names);
         }
     }

@@ -109,7 +109,10 @@ fn many_files_are_looked_at_by_two_threads_and_listed_as_they_are() {
         }
     }
     if thread::available_parallelism().is_ok_and(|cores| cores.get() == 1) {
-        return skipped("many_files_are_looked_at_by_two_threads", "there is one core");
+        return skipped(
+            "many_files_are_looked_at_by_two_threads_and_listed_as_they_are",
+            "there is one core",
+        );
     }
     // One call at a time is no reason for two; and neither reaches more than the other.
     let at_work = |status: &String| {
@@ -118,7 +121,7 @@ fn many_files_are_looked_at_by_two_threads_and_listed_as_they_are() {
         switches.and_then(|count| count.trim().parse().ok()).is_some_and(|count: u64| count > 50)
     };
     let statuses: Vec<_> = files().iter().map(|task| of(task, "status")).collect();
-    assert_eq!(statuses.iter().filter(|status| at_work(status)).count(), 2, "{statuses:?}");
+    assert!(statuses.iter().filter(|status| at_work(status)).count() >= 2, "{statuses:?}");
     for status in statuses {
         assert!(status.contains("\nNoNewPrivs:\t1\n"), "{status}");
         assert!(status.contains("\nCapEff:\t0000000000000000\n"), "{status}");

@@ -225,11 +225,13 @@ mod tests {
     }
 
     thread_local! {
+        static ASKED: Cell<usize> = const { Cell::new(0) };
         static COMES: Cell<Option<Comes>> = const { Cell::new(None) };
         static LATE: Cell<Option<Part>> = const { Cell::new(None) };
     }
 
     fn asked(make: &mut dyn FnMut() -> Part) -> bool {
+        ASKED.set(ASKED.get() + 1);
         match COMES.get() {
             None => return false,
             Some(Comes::Never) => drop(make()),
@@ -256,6 +258,9 @@ mod tests {
         }
         std::fs::create_dir(workspace.at("d/directory")).unwrap();
         std::os::unix::fs::symlink("1", workspace.at("d/link")).unwrap();
+        // And as many deeper, which are none of the first directory.
+        std::fs::create_dir_all(workspace.at("e/deep")).unwrap();
+        (0..60).for_each(|number| workspace.put(&format!("e/deep/{number}"), "deep"));
         let input = |limit| Input {
             path: Some("d".to_owned()),
             depth: None,
@@ -275,14 +280,28 @@ mod tests {
             for when in ALL {
                 for _ in 0..20 {
                     comes(Some(when));
+                    let before = ASKED.get();
                     assert_eq!(listed(limit), alone, "{when:?}");
+                    // Where not all are wanted nobody is.
+                    assert_eq!(ASKED.get() - before, usize::from(limit >= 302));
                 }
             }
+        }
+        let deep = || {
+            let input = Input { path: Some("e".to_owned()), depth: Some(3), ..input(100) };
+            serde_json::to_value(workspace.run::<ListDirectory>(input).unwrap()).unwrap()
+        };
+        comes(None);
+        let alone = deep();
+        assert_eq!(alone["entries"].as_array().unwrap().len(), 61);
+        for when in ALL {
+            comes(Some(when));
+            assert_eq!(deep(), alone, "{when:?}");
         }
     }
 
     #[test]
-    fn each_file_is_looked_at_once_by_one_of_the_two_and_the_directory_is_left() {
+    fn each_file_is_seen_as_it_is_by_one_of_the_two_and_the_directory_is_left() {
         let workspace = Workspace::new();
         let names: Vec<String> = (0..100).map(|number| format!("{number:03}\0")).collect();
         for name in &names {

@@ -70,7 +70,8 @@ pub trait Visit: Send {
     /// Whether anything in a directory, by its path from the root on, may be wanted.
     fn enter(&mut self, path: &[u8]) -> bool;
 
-    /// Files of one directory that are told of next, each once and in that order; with its NUL.
+    /// All files of a directory, where nothing else waits: they are told of next, each once and in
+    /// that order. Each with its NUL.
     fn files(&mut self, _names: &mut dyn ExactSizeIterator<Item = &[u8]>) {}
 
     /// An entry. Break: nothing more is wanted, of nobody.
@@ -319,6 +320,7 @@ impl<'w, 'a, V: Visit> Thread<'w, 'a, V> {
         loop {
             self.walk.check()?;
             let ended = self.read(&open);
+            let whole = begins && ended;
             if std::mem::take(&mut begins) && self.walk.plan.rules.is_some() {
                 let has = self.has(&open, ended);
                 rules = Rules::of(rules, &*open, has, base, &self.walk.plan.account);
@@ -330,10 +332,12 @@ impl<'w, 'a, V: Visit> Thread<'w, 'a, V> {
             }
             self.sort(node, &open, rules.as_ref(), base, stays)?;
             let free = self.files.is_empty() && (ended || stays);
+            if whole && self.work.is_empty() {
+                let names = &self.names;
+                let name = |file: &Entry| names.get(file.begin..=file.end).unwrap_or_default();
+                self.visit.files(&mut self.files.iter().map(name));
+            }
             self.walk.queue.add(&mut self.work, free);
-            let names = &self.names;
-            let name = |file: &Entry| names.get(file.begin..=file.end).unwrap_or_default();
-            self.visit.files(&mut self.files.iter().map(name));
             for index in 0..self.files.len() {
                 let Some(file) = self.files.get(index).copied() else { break };
                 if index % OFTEN == 0 {

@@ -32,7 +32,8 @@ use crate::os::mark::Marks;
 use crate::os::startup;
 use crate::registry::{Registry, RegistryOptions, define_proxy};
 
-/// Work on files at once, at most. A file system that does not answer holds one of them.
+/// Work on files at once, at most. A file system that does not answer holds one of them,
+/// or two where one was asked to help.
 const FILE_THREADS: u64 = 16;
 /// Descriptors that one of them may have open: a search keeps as many directories open, and a
 /// file for each of its own threads.

@@ -180,6 +180,10 @@ impl Broker {
         let bytes = call.request.memory().saturating_add(said.len());
         let task = Task { tool, peer, bytes, said, pieces, notices, gone };
         let (ticket, ended) = self.carry_operation(&task, work, ticket, tell).await?;
+        // The record may need a file to be opened, which not every thread may.
+        if crew::is_confined() {
+            yield_now().await;
+        }
         let (report, result) = match ended {
             Ok(output) => (Ok(Report::said(0)), Ok(output)),
             Err(Ended::Failed(error)) => (Ok(Report::said(1)), Err(Failure::from(&error))),
@@ -197,13 +201,7 @@ impl Broker {
     ) -> Carried {
         let permit = match self.come_in(task).await {
             Ok(permit) => permit,
-            Err(refusal) => {
-                // Its record may need a file to be opened, which not every thread may.
-                if crew::is_confined() {
-                    yield_now().await;
-                }
-                return Some((ticket, Err(refusal.into())));
-            }
+            Err(refusal) => return Some((ticket, Err(refusal.into()))),
         };
         // 2 to 6, on the thread, as far as nothing has to be waited for.
         match self.send(task, work, Admitted { ticket, permit }, tell).await {

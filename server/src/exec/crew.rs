@@ -117,10 +117,11 @@ impl std::fmt::Debug for State {
 impl State {
     /// The first whose caller has not all that one may have.
     fn ready(&self, of_one: usize) -> Option<usize> {
-        let has_less = |(whose, _): &(Whose, Work)| {
-            self.done_for.get(whose).is_none_or(|threads| *threads < of_one)
-        };
-        self.work.iter().position(has_less)
+        self.work.iter().position(|(whose, _)| self.has_less(whose, of_one))
+    }
+
+    fn has_less(&self, whose: &Whose, of_one: usize) -> bool {
+        self.done_for.get(whose).is_none_or(|threads| *threads < of_one)
     }
 
     fn next(&mut self, of_one: usize) -> Option<(Whose, Work)> {
@@ -208,11 +209,18 @@ impl Crew {
         if state.on_the_way || state.ready(self.of_one).is_none() {
             return Ok(None);
         }
-        self.have_one_come(state)
+        self.have_one_come(state, None)
     }
 
-    fn have_one_come(self: &Arc<Crew>, state: &mut State) -> Result<Option<Arc<Seat>>, CrewError> {
+    /// Who is to be woken, on any core but that one. Nobody: one is started, or all are there.
+    fn have_one_come(
+        self: &Arc<Crew>,
+        state: &mut State,
+        off: Option<usize>,
+    ) -> Result<Option<Arc<Seat>>, CrewError> {
         if let Some(seat) = state.free.pop() {
+            // It may be awake still: where it runs is settled before it knows.
+            seat.keep(off, &self.room);
             seat.called.store(true, Ordering::Release);
             state.on_the_way = true;
             return Ok(Some(seat));
@@ -246,8 +254,11 @@ impl Crew {
             if crew.hire().is_err() {
                 let mut state = crew.lock();
                 (state.threads, state.on_the_way) = (state.threads - 1, false);
+                // Others may have become free that nobody has called since.
+                let next = crew.call(&mut state).ok().flatten();
                 let told = std::mem::take(&mut state.told);
                 drop(state);
+                next.into_iter().for_each(|next| next.thread.unpark());
                 crew.tell(told);
             }
         });
@@ -272,14 +283,16 @@ impl Crew {
                 drop(state);
                 next.into_iter().for_each(|next| next.thread.unpark());
                 self.tell(told);
-                seat.go_anywhere(&self.room);
+                seat.keep(None, &self.room);
                 let (told, stay) = self.at_work(whose, || (work(fit), None));
                 state = self.lock();
                 state.ended(whose);
                 state.told.extend(told);
                 state = self.linger(state, stay, fit);
             }
-            if let Some((whose, part)) = state.help.take() {
+            // Who has as many threads as one may have does it alone.
+            let part = state.help.take().filter(|(whose, _)| state.has_less(whose, self.of_one));
+            if let Some((whose, part)) = part {
                 state.begun(whose);
                 let told = std::mem::take(&mut state.told);
                 drop(state);
@@ -302,6 +315,9 @@ impl Crew {
                 continue;
             }
             state.free.retain(|other| !Arc::ptr_eq(other, &seat));
+            if state.ready(self.of_one).is_some() {
+                continue;
+            }
             (state.threads, state.missed) = (state.threads - 1, false);
             if state.threads == 0 {
                 spare::let_go();

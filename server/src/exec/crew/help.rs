@@ -69,18 +69,20 @@ impl State {
     /// Whether there is room for more than what is done just now, and nobody else to do it.
     fn is_quiet(&self, room: &Room) -> bool {
         let at_work = self.threads.saturating_sub(self.free.len() + self.stay);
-        let nothing_waits = self.work.is_empty() && self.help.is_none();
-        at_work < room.at_once && nothing_waits && !self.on_the_way
+        // A part that is there is nobody's any more, where nobody is on the way.
+        at_work < room.at_once && self.work.is_empty() && !self.on_the_way
     }
 }
 
 impl Crew {
     fn ask(self: &Arc<Crew>, whose: Whose, make: &mut dyn FnMut() -> Part) -> bool {
         let may = |state: &mut State| {
-            let has = state.done_for.get(&whose).copied().unwrap_or(0);
-            let may = state.is_quiet(&self.room) && has < self.of_one;
+            let may = state.is_quiet(&self.room) && state.has_less(&whose, self.of_one);
             // To start a thread takes longer than to do without one. Who asks again has one.
-            may && (!state.free.is_empty() || std::mem::replace(&mut state.missed, true))
+            let hires = |state: &mut State| {
+                state.threads < self.most && std::mem::replace(&mut state.missed, true)
+            };
+            may && (!state.free.is_empty() || hires(state))
         };
         if !may(&mut self.lock()) {
             return false;
@@ -91,15 +93,12 @@ impl Crew {
             return false;
         }
         state.help = Some((whose, part));
-        let Ok(called) = self.have_one_come(&mut state) else {
+        let Ok(called) = self.have_one_come(&mut state, Cores::here().ok()) else {
             state.help = None;
             return false;
         };
         drop(state);
-        if let Some(seat) = called {
-            seat.go_beside(&self.room);
-            seat.thread.unpark();
-        }
+        called.into_iter().for_each(|seat| seat.thread.unpark());
         true
     }
 
@@ -121,6 +120,7 @@ impl Place {
     }
 
     fn keep(&mut self, off: Option<usize>, room: &Room) {
+        // Mostly it is so already.
         let cores = room.cores.filter(|_| self.off != off);
         // Where that may not be, the kernel chooses.
         if cores.is_some_and(|cores| cores.give(self.thread, off).is_ok()) {
@@ -130,16 +130,9 @@ impl Place {
 }
 
 impl Seat {
-    /// On another core than the calling thread. Mostly it is so already.
-    fn go_beside(&self, room: &Room) {
-        if let Ok(core) = Cores::here() {
-            self.place.lock().unwrap_or_else(PoisonError::into_inner).keep(Some(core), room);
-        }
-    }
-
-    /// Wherever there is room, for work of its own.
-    pub(super) fn go_anywhere(&self, room: &Room) {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner).keep(None, room);
+    /// Keeps it off that core; without one, it runs wherever there is room.
+    pub(super) fn keep(&self, off: Option<usize>, room: &Room) {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).keep(off, room);
     }
 }
 
@@ -269,9 +262,8 @@ mod tests {
                 None
             }),
         ));
-        let seat = crew.have_one_come(&mut state).unwrap().unwrap();
+        let seat = crew.have_one_come(&mut state, Cores::here().ok()).unwrap().unwrap();
         drop(state);
-        seat.go_beside(&crew.room);
         seat.thread.unpark();
         assert_eq!([said.recv().unwrap(), said.recv().unwrap()], ["work", "help"]);
         assert_eq!(seat.place.lock().unwrap().off, None);

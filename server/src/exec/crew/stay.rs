@@ -105,8 +105,7 @@ impl State {
     /// Whether work of theirs may be done that came to one who stays: nobody waits for whom no
     /// other comes, and they have less than one may have.
     fn may_go_on(&self, whose: Whose, of_one: usize) -> bool {
-        (self.on_the_way || self.ready(of_one).is_none())
-            && self.done_for.get(&whose).is_none_or(|threads| *threads < of_one)
+        (self.on_the_way || self.ready(of_one).is_none()) && self.has_less(&whose, of_one)
     }
 }
 
