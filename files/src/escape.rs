@@ -25,7 +25,6 @@ pub(crate) fn escape(text: &[u8], to: &mut Vec<u8>) -> u64 {
             _ => 0,
         };
         if short == 0 {
-            let digit = |half: u8| if half < 10 { b'0' + half } else { b'a' + half - 10 };
             to.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]);
         } else {
             to.extend_from_slice(&[b'\\', short]);
@@ -33,6 +32,11 @@ pub(crate) fn escape(text: &[u8], to: &mut Vec<u8>) -> u64 {
         rest = behind;
     }
     newlines
+}
+
+/// A hexadecimal digit, of a number below 16.
+pub(crate) fn digit(half: u8) -> u8 {
+    if half < 10 { b'0' + half } else { b'a' + half - 10 }
 }
 
 /// How many bytes at the beginning stay as they are.

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 use tool_protocol::Fault;
 
 use crate::error::FileError;
+use crate::escape::digit;
 
 /// Of bytes as they come.
 #[derive(Clone, Default, Debug)]
@@ -18,9 +19,8 @@ impl Hash {
 
     pub(crate) fn text(self) -> String {
         // By hand: there is one for each file that is read, and formatting takes longer than it.
-        let digit = |half: u8| char::from(if half < 10 { b'0' + half } else { b'a' + half - 10 });
-        let bytes = self.0.finalize();
-        bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+        let digits = |byte: u8| [digit(byte >> 4), digit(byte & 15)].map(char::from);
+        self.0.finalize().into_iter().flat_map(digits).collect()
     }
 }
 

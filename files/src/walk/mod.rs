@@ -7,6 +7,7 @@
 //! time, and what is in a piece comes before the next. Must not: read a file (but for those
 //! that [`crate::ignored`] asks for), decide what is wanted, or outlive its call.
 
+mod entry;
 mod node;
 mod queue;
 mod start;
@@ -25,6 +26,7 @@ use rustix::fs::{FileType, RawDir};
 
 use crate::ignored::{Account, Has, Rules};
 use crate::{FileError, Stop};
+use entry::{Entry, order};
 use node::{Node, Open};
 use queue::Queue;
 
@@ -212,16 +214,6 @@ impl Walk<'_> {
     }
 }
 
-/// An entry that was read: its name is at `begin..end` of the names, a NUL behind it.
-#[derive(Clone, Copy)]
-struct Entry {
-    begin: usize,
-    end: usize,
-    kind: FileType,
-    /// The first bytes of the name by which they differ, as a number: what is ordered by.
-    first: u64,
-}
-
 /// A thread, and what it uses again and again.
 struct Thread<'w, 'a, V> {
     walk: &'w Walk<'a>,
@@ -374,7 +366,7 @@ impl<'w, 'a, V: Visit> Thread<'w, 'a, V> {
                             self.names.extend_from_slice(name);
                             let end = self.names.len() - 1;
                             let kind = entry.file_type();
-                            self.entries.push(Entry { begin, end, kind, first: 0 });
+                            self.entries.push(Entry::new(begin, end, kind));
                         }
                     }
                 }
@@ -474,25 +466,6 @@ impl<'w, 'a, V: Visit> Thread<'w, 'a, V> {
     }
 }
 
-/// Puts entries in the order of their names.
-fn order(entries: &mut [Entry], names: &[u8]) {
-    let name = |entry: &Entry| names.get(entry.begin..entry.end).unwrap_or_default();
-    let Some(one) = entries.first().map(name) else { return };
-    // What is in one directory mostly begins alike, and that says nothing.
-    let alike = entries.iter().fold(one.len(), |alike, entry| {
-        let same = one.iter().zip(name(entry)).take(alike).take_while(|(a, b)| a == b);
-        same.count()
-    });
-    for entry in &mut *entries {
-        let rest = name(entry).get(alike..).unwrap_or_default();
-        let mut first = [0; 8];
-        first.iter_mut().zip(rest).for_each(|(to, byte)| *to = *byte);
-        entry.first = u64::from_be_bytes(first);
-    }
-    // No name holds a NUL: of two numbers that differ the names differ as they do.
-    entries.sort_unstable_by(|a, b| a.first.cmp(&b.first).then_with(|| name(a).cmp(name(b))));
-}
-
 /// Tells of a file, by its name with its NUL.
 fn tell<V: Visit>(
     visit: &mut V,
@@ -531,42 +504,6 @@ impl Kind {
             SFlag::S_IFDIR => Kind::Directory,
             SFlag::S_IFLNK => Kind::Symlink,
             _ => Kind::Other,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn entries_are_in_the_order_of_their_names(
-            begin in "[ab]{0,9}",
-            rest in prop::collection::hash_set(prop::collection::vec(1u8..=255, 0..12), 0..40),
-        ) {
-            let mut all: Vec<_> =
-                rest.into_iter().map(|rest| [begin.as_bytes(), &rest].concat()).collect();
-            let mut names = Vec::new();
-            let mut entries = Vec::new();
-            for name in &all {
-                let start = names.len();
-                names.extend_from_slice(name);
-                entries.push(Entry {
-                    begin: start,
-                    end: names.len(),
-                    kind: FileType::RegularFile,
-                    first: 0,
-                });
-                names.push(0);
-            }
-            order(&mut entries, &names);
-            all.sort();
-            let ordered: Vec<_> =
-                entries.iter().map(|entry| names[entry.begin..entry.end].to_vec()).collect();
-            prop_assert_eq!(ordered, all);
         }
     }
 }

@@ -37,7 +37,7 @@ use tokio::sync::oneshot;
 use tool_files::help::Part;
 use tool_files::{after, spare};
 
-use self::help::{Place, Room};
+use self::help::Place;
 use self::later::Later;
 pub(crate) use self::stay::{Come, Stay, catch, is_confined, stay};
 use self::stay::{caught, confined, stays};
@@ -71,7 +71,8 @@ pub(crate) struct Crew {
     most: usize,
     /// Of one caller, at once.
     of_one: usize,
-    room: Room,
+    /// As many threads can be at work at once.
+    cores: usize,
     identity: Option<Identity>,
     domain: Option<Domain>,
     state: Mutex<State>,
@@ -151,8 +152,8 @@ impl Crew {
     ) -> Arc<Crew> {
         let (most, of_one) = (most.max(1), (most / 2).max(1));
         let (state, later) = (Mutex::default(), Later::new());
-        let room = Room::new();
-        Arc::new(Crew { most, of_one, room, identity, domain, state, later })
+        let cores = help::offer();
+        Arc::new(Crew { most, of_one, cores, identity, domain, state, later })
     }
 
     /// Does it on one of the threads. What is given up is done all the same, and nobody
@@ -220,7 +221,7 @@ impl Crew {
     ) -> Result<Option<Arc<Seat>>, CrewError> {
         if let Some(seat) = state.free.pop() {
             // It may be awake still: where it runs is settled before it knows.
-            seat.keep(off, &self.room);
+            seat.keep(off);
             seat.called.store(true, Ordering::Release);
             state.on_the_way = true;
             return Ok(Some(seat));
@@ -283,7 +284,7 @@ impl Crew {
                 drop(state);
                 next.into_iter().for_each(|next| next.thread.unpark());
                 self.tell(told);
-                seat.keep(None, &self.room);
+                seat.keep(None);
                 let (told, stay) = self.at_work(whose, || (work(fit), None));
                 state = self.lock();
                 state.ended(whose);

@@ -14,9 +14,9 @@ use nix::unistd::Pid;
 pub(crate) struct Cores(CpuSet);
 
 impl Cores {
-    /// Those of the calling thread.
-    pub(crate) fn own() -> Result<Cores, Errno> {
-        sched_getaffinity(Pid::from_raw(0)).map(Cores)
+    /// Those of a thread.
+    pub(crate) fn of(thread: Pid) -> Result<Cores, Errno> {
+        sched_getaffinity(thread).map(Cores)
     }
 
     /// Where the calling thread runs just now.
@@ -39,20 +39,24 @@ mod tests {
 
     use super::*;
 
+    fn own() -> Cores {
+        Cores::of(gettid()).unwrap()
+    }
+
     fn has(cores: &Cores, core: usize) -> bool {
         cores.0.is_set(core).unwrap()
     }
 
     #[test]
     fn a_thread_is_kept_off_a_core_and_let_back() {
-        let (all, here) = (Cores::own().unwrap(), Cores::here().unwrap());
+        let (all, here) = (own(), Cores::here().unwrap());
         let others = (0..CpuSet::count()).any(|core| core != here && has(&all, core));
         let (ask, asked) = channel::<()>();
         let (say, said) = channel();
         let thread = std::thread::spawn(move || {
-            say.send((gettid(), Cores::own().unwrap())).unwrap();
+            say.send((gettid(), own())).unwrap();
             for () in asked {
-                say.send((gettid(), Cores::own().unwrap())).unwrap();
+                say.send((gettid(), own())).unwrap();
             }
         });
         let look = || {
@@ -63,9 +67,10 @@ mod tests {
         // Nowhere at all the kernel lets nobody be.
         assert_eq!(all.give(other, Some(here)).is_ok(), others);
         assert_eq!(has(&look(), here), !others);
+        assert_eq!(Cores::of(other).unwrap().0, look().0);
         all.give(other, None).unwrap();
         assert_eq!(look().0, all.0);
-        assert_eq!(Cores::own().unwrap().0, all.0, "and nobody else");
+        assert_eq!(own().0, all.0, "and nobody else");
         drop(ask);
         thread.join().unwrap();
     }

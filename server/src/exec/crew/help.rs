@@ -7,26 +7,19 @@ use std::cell::RefCell;
 use std::num::NonZero;
 use std::sync::{Arc, PoisonError, Weak};
 
+use nix::errno::Errno;
 use nix::unistd::{Pid, gettid};
 use tool_files::help::{Part, ask_through};
 
 use super::{Crew, CrewError, Seat, State, Whose};
 use crate::os::cores::Cores;
 
-/// The cores that this process has.
-#[derive(Debug)]
-pub(super) struct Room {
-    /// As many threads can be at work at once.
-    at_once: usize,
-    cores: Option<Cores>,
-}
-
 /// Where a thread runs.
 #[derive(Debug)]
 pub(super) struct Place {
     thread: Pid,
-    /// A core that it is kept off.
-    off: Option<usize>,
+    /// A core that it is kept off, and where it may run otherwise.
+    kept: Option<(usize, Cores)>,
 }
 
 /// Where a thread is at work.
@@ -56,28 +49,25 @@ fn asked(make: &mut dyn FnMut() -> Part) -> bool {
     here.is_some_and(|(crew, whose)| crew.ask(whose, make))
 }
 
-impl Room {
-    /// By what the calling thread may use.
-    pub(super) fn new() -> Room {
-        ask_through(asked);
-        let at_once = std::thread::available_parallelism().map_or(1, NonZero::get);
-        Room { at_once, cores: Cores::own().ok() }
-    }
+/// Has threads of a crew asked; how many can be at work at once, each on a core.
+pub(super) fn offer() -> usize {
+    ask_through(asked);
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 impl State {
     /// Whether there is room for more than what is done just now, and nobody else to do it.
-    fn is_quiet(&self, room: &Room) -> bool {
+    fn is_quiet(&self, cores: usize) -> bool {
         let at_work = self.threads.saturating_sub(self.free.len() + self.stay);
         // A part that is there is nobody's any more, where nobody is on the way.
-        at_work < room.at_once && self.work.is_empty() && !self.on_the_way
+        at_work < cores && self.work.is_empty() && !self.on_the_way
     }
 }
 
 impl Crew {
     fn ask(self: &Arc<Crew>, whose: Whose, make: &mut dyn FnMut() -> Part) -> bool {
         let may = |state: &mut State| {
-            let may = state.is_quiet(&self.room) && state.has_less(&whose, self.of_one);
+            let may = state.is_quiet(self.cores) && state.has_less(&whose, self.of_one);
             // To start a thread takes longer than to do without one. Who asks again has one.
             let hires = |state: &mut State| {
                 state.threads < self.most && std::mem::replace(&mut state.missed, true)
@@ -116,23 +106,24 @@ impl Crew {
 impl Place {
     /// The calling thread's.
     pub(super) fn new() -> Place {
-        Place { thread: gettid(), off: None }
+        Place { thread: gettid(), kept: None }
     }
 
-    fn keep(&mut self, off: Option<usize>, room: &Room) {
-        // Mostly it is so already.
-        let cores = room.cores.filter(|_| self.off != off);
-        // Where that may not be, the kernel chooses.
-        if cores.is_some_and(|cores| cores.give(self.thread, off).is_ok()) {
-            self.off = off;
+    /// Keeps it off that core; without one, it runs where it may. Mostly it is so already.
+    fn keep(&mut self, off: Option<usize>) -> Result<(), Errno> {
+        if self.kept.map(|(core, _)| core) != off {
+            let before = self.kept.map_or_else(|| Cores::of(self.thread), |(_, all)| Ok(all))?;
+            before.give(self.thread, off)?;
+            self.kept = off.map(|core| (core, before));
         }
+        Ok(())
     }
 }
 
 impl Seat {
-    /// Keeps it off that core; without one, it runs wherever there is room.
-    pub(super) fn keep(&self, off: Option<usize>, room: &Room) {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner).keep(off, room);
+    /// The same of its thread. Where that may not be, the kernel chooses.
+    pub(super) fn keep(&self, off: Option<usize>) {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).keep(off).ok();
     }
 }
 
@@ -141,7 +132,6 @@ mod tests {
     use std::sync::mpsc::{Sender, channel};
     use std::thread::ThreadId;
 
-    use nix::errno::Errno;
     use tokio::runtime::Runtime;
     use tokio::sync::oneshot;
 
@@ -154,7 +144,7 @@ mod tests {
     fn crew(cores: usize) -> (Runtime, Arc<Crew>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let mut crew = runtime.block_on(async { Crew::new(4, None, None) });
-        Arc::get_mut(&mut crew).unwrap().room.at_once = cores;
+        Arc::get_mut(&mut crew).unwrap().cores = cores;
         (runtime, crew)
     }
 
@@ -266,6 +256,33 @@ mod tests {
         drop(state);
         seat.thread.unpark();
         assert_eq!([said.recv().unwrap(), said.recv().unwrap()], ["work", "help"]);
-        assert_eq!(seat.place.lock().unwrap().off, None);
+        assert!(seat.place.lock().unwrap().kept.is_none());
+    }
+
+    #[test]
+    fn who_has_all_threads_that_one_may_have_is_not_helped() {
+        // One may have two of four.
+        let (runtime, crew) = crew(4);
+        let held = hold(&runtime, &crew, SOMEBODY);
+        for _ in 0..3 {
+            assert_eq!(runtime.block_on(crew.run(SOMEBODY, ask_and_hear)).unwrap(), None);
+        }
+        // That is all that keeps it from it.
+        while runtime.block_on(crew.run(ANOTHER, ask_and_hear)).unwrap().is_none() {}
+        // Nor where it has them by the time that one comes.
+        let another = hold(&runtime, &crew, SOMEBODY);
+        while crew.lock().done_for != [(SOMEBODY, 2)].into() || crew.lock().free.is_empty() {
+            std::thread::yield_now();
+        }
+        let mut state = crew.lock();
+        state.help = Some((SOMEBODY, Box::new(|| panic!("a third thread"))));
+        let seat = crew.have_one_come(&mut state, None).unwrap().unwrap();
+        drop(state);
+        seat.thread.unpark();
+        while crew.lock().on_the_way || crew.lock().help.is_some() {
+            std::thread::yield_now();
+        }
+        assert_eq!(crew.lock().done_for, [(SOMEBODY, 2)].into());
+        drop((held, another));
     }
 }

@@ -9,7 +9,6 @@ use tokio::task::JoinSet;
 use tool_files::write::WriteFile;
 use tool_files::{Operation, Root, Roots, Stop, Target};
 
-use super::super::help::Room;
 use super::*;
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -18,15 +17,7 @@ const SOMEBODY: Whose = (0, 1, 1);
 /// By the clock of the runtime that this is called in.
 fn crew(wait: Duration, write_out: fn(&OwnedFd)) -> Arc<Crew> {
     let (state, later) = (Mutex::default(), Later::with(wait, write_out));
-    Arc::new(Crew {
-        most: 4,
-        of_one: 2,
-        room: Room::new(),
-        identity: None,
-        domain: None,
-        state,
-        later,
-    })
+    Arc::new(Crew { most: 4, of_one: 2, cores: 1, identity: None, domain: None, state, later })
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
