@@ -13,7 +13,7 @@ use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr, get
 
 use crate::Stop;
 use crate::error::{Doing, FileError, shown};
-use crate::own::link;
+use crate::own::{errno, link};
 use crate::put::Like;
 
 /// The longest list of people that is kept.
@@ -153,10 +153,10 @@ pub(crate) fn plain(file: &File) -> Result<(), Errno> {
     }
     match fremovexattr(file, ACL) {
         Ok(()) | Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(()),
-        Err(error) => Err(Errno::from_raw(error.raw_os_error())),
+        Err(error) => Err(errno(error)),
     }
 }
 
 fn failed(said: &[u8], error: rustix::io::Errno) -> FileError {
-    FileError::system(Doing::Writing, said, Errno::from_raw(error.raw_os_error()))
+    FileError::system(Doing::Writing, said, errno(error))
 }

@@ -19,8 +19,11 @@ impl Hash {
 
     pub(crate) fn text(self) -> String {
         // By hand: there is one for each file that is read, and formatting takes longer than it.
-        let digits = |byte: u8| [digit(byte >> 4), digit(byte & 15)].map(char::from);
-        self.0.finalize().into_iter().flat_map(digits).collect()
+        let mut text = vec![0; 64];
+        for (digits, byte) in text.as_chunks_mut().0.iter_mut().zip(self.0.finalize()) {
+            *digits = [digit(byte >> 4), digit(byte & 15)];
+        }
+        String::from_utf8(text).unwrap_or_default()
     }
 }
 

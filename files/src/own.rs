@@ -4,13 +4,15 @@
 //! each time. Must not: be used by a process that was forked since, whose numbers mean other
 //! things.
 
+use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open, openat, readlinkat};
+use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
+use rustix::fs::{OFlags, openat, readlinkat};
+use rustix::path::DecInt;
 
 /// Directory of all that is open here, by number.
 const HERE: &str = "/proc/self/fd";
@@ -33,12 +35,19 @@ pub(crate) fn link(file: BorrowedFd<'_>) -> String {
 
 /// Opens it once more.
 pub(crate) fn again(file: BorrowedFd<'_>, flags: OFlag) -> Result<OwnedFd, Errno> {
-    openat(here()?, file.as_raw_fd().to_string().as_str(), flags, Mode::empty())
+    let flags = OFlags::from_bits_retain(flags.bits().cast_unsigned());
+    openat(here()?, DecInt::from_fd(file), flags, rustix::fs::Mode::empty()).map_err(errno)
 }
 
 /// The kernel's name of it.
 pub(crate) fn name(file: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
-    readlinkat(here()?, file.as_raw_fd().to_string().as_str()).map(OsStringExt::into_vec)
+    let name = readlinkat(here()?, DecInt::from_fd(file), Vec::new());
+    name.map(CString::into_bytes).map_err(errno)
+}
+
+/// What rustix says, as nix says it.
+pub(crate) fn errno(errno: rustix::io::Errno) -> Errno {
+    Errno::from_raw(errno.raw_os_error())
 }
 
 #[cfg(test)]

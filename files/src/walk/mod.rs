@@ -25,6 +25,7 @@ use nix::sys::stat::{SFlag, fstatat};
 use rustix::fs::{FileType, RawDir};
 
 use crate::ignored::{Account, Has, Rules};
+use crate::own::errno;
 use crate::{FileError, Stop};
 use entry::{Entry, order};
 use node::{Node, Open};
@@ -356,7 +357,7 @@ impl<'w, 'a, V: Visit> Thread<'w, 'a, V> {
                 match directory.next() {
                     None => return true,
                     Some(Err(error)) => {
-                        self.walk.unreadable(Errno::from_raw(error.raw_os_error()));
+                        self.walk.unreadable(errno(error));
                         return true;
                     }
                     Some(Ok(entry)) => {

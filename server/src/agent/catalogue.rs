@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 use schemars::{JsonSchema, generate::SchemaSettings};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tool_files::Operation;
 use tool_files::edit::EditFile;
@@ -332,11 +332,19 @@ fn plain(mut schema: Value) -> Value {
     schema
 }
 
-/// What of an input says where it is about, for the audit.
+/// What of an input says where it is about, for the audit; all else may be long.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct About {
+    pattern: Option<Value>,
+    template: Option<Value>,
+    target: Option<Value>,
+    path: Option<Value>,
+}
+
+/// That.
 fn words(input: &str) -> Vec<Text> {
-    let Ok(Value::Object(object)) = serde_json::from_str(input) else { return Vec::new() };
-    let named = ["pattern", "template", "target", "path"]
-        .into_iter()
-        .filter_map(|name| object.get(name)?.as_str());
-    named.filter_map(word).collect()
+    let About { pattern, template, target, path } = serde_json::from_str(input).unwrap_or_default();
+    let named = [pattern, template, target, path].into_iter().flatten();
+    named.filter_map(|value| word(value.as_str()?)).collect()
 }

@@ -58,10 +58,15 @@ fn escaped(out: &mut Vec<u8>, text: &str) {
 
 /// Writes bytes in hexadecimal.
 pub(super) fn hex(out: &mut Vec<u8>, bytes: &[u8]) {
-    let digit = |value: u8| HEX.get(usize::from(value)).copied().unwrap_or(b'0');
     for byte in bytes {
-        out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+        out.extend_from_slice(&digits_of(*byte));
     }
+}
+
+/// A byte in hexadecimal.
+pub(super) fn digits_of(byte: u8) -> [u8; 2] {
+    let digit = |value: u8| HEX.get(usize::from(value)).copied().unwrap_or(b'0');
+    [digit(byte >> 4), digit(byte & 15)]
 }
 
 /// Writes `,"name":` before a value; names are ours and need no escape.

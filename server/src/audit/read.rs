@@ -24,9 +24,11 @@ pub(crate) const NOTHING: Hash = [b'0'; 64];
 
 /// The digest of a line, without its end.
 pub(crate) fn hash(line: &[u8]) -> Hash {
-    let mut text = Vec::with_capacity(64);
-    super::json::hex(&mut text, &Sha256::digest(line));
-    text.try_into().unwrap_or(NOTHING)
+    let mut text = NOTHING;
+    for (digits, byte) in text.as_chunks_mut().0.iter_mut().zip(Sha256::digest(line)) {
+        *digits = super::json::digits_of(byte);
+    }
+    text
 }
 
 /// What makes a line one of the chain.

@@ -32,7 +32,7 @@ use tool_policy::{Approved, Asked, Scene, Subject};
 use tool_protocol::{Code, Failure, Refusal, Reply, Request};
 use tracing::warn;
 
-use self::trip::{Came, Trip, carry_out};
+use self::trip::{Came, ToAsk, ToNote, Trip, carry_out};
 use self::work::Pieces;
 pub(crate) use self::work::{OnFiles, Work};
 use super::answer::{draining, gone};
@@ -110,18 +110,8 @@ enum Ended {
     Failed(FileError),
 }
 
-/// A call that is over, and to be recorded and answered; nothing where it was.
-type Carried = Option<(Ticket, Result<Box<RawValue>, Ended>)>;
-
-/// How far the trip came.
-enum Sent {
-    /// No further.
-    Carried(Carried),
-    /// It may be done, and is not noted.
-    Approved(Admitted, Box<dyn Work>, Approved<Meant>),
-    /// It is to be asked about.
-    ToAsk(Admitted, Box<dyn Work>, Asked<Meant>, Because),
-}
+/// A call that is over, and to be recorded and answered.
+type Over = (Ticket, Result<Box<RawValue>, Ended>);
 
 /// A call that has a place among those under way.
 #[derive(Debug)]
@@ -198,41 +188,40 @@ impl Broker {
         work: Box<dyn Work>,
         ticket: Ticket,
         tell: Option<TellOperated>,
-    ) -> Carried {
+    ) -> Option<Over> {
         let permit = match self.come_in(task).await {
             Ok(permit) => permit,
             Err(refusal) => return Some((ticket, Err(refusal.into()))),
         };
         // 2 to 6, on the thread, as far as nothing has to be waited for.
         match self.send(task, work, Admitted { ticket, permit }, tell).await {
-            Sent::Carried(carried) => carried,
+            Came::Told => None,
+            Came::Ended(ended) => Some(*ended),
             // Seldom: other calls would all take as much room.
-            Sent::Approved(Admitted { mut ticket, permit }, work, approved) => {
-                let done = Box::pin(self.work(task, work, approved, &mut ticket)).await;
-                drop(permit);
-                Some((ticket, done))
-            }
-            Sent::ToAsk(Admitted { mut ticket, permit }, work, asked, because) => {
-                // It gives its place up while it waits.
-                drop(permit);
-                let done =
-                    Box::pin(self.ask_and_work(task, work, asked, because, &mut ticket)).await;
-                Some((ticket, done))
-            }
+            Came::ToNote(approved) => Some(Box::pin(self.note_and_work(task, *approved)).await),
+            Came::ToAsk(asked) => Some(Box::pin(self.ask_and_work(task, *asked)).await),
         }
     }
 
-    async fn ask_and_work(
-        &self,
-        task: &Task,
-        work: Box<dyn Work>,
-        asked: Asked<Meant>,
-        because: Because,
-        ticket: &mut Ticket,
-    ) -> Result<Box<RawValue>, Ended> {
-        let approved = self.ask_about(task, asked, because, ticket).await?;
-        let _permit = self.place_for(task).await?;
-        self.work(task, work, approved, ticket).await
+    async fn note_and_work(&self, task: &Task, to_note: ToNote) -> Over {
+        let ToNote { admitted, work, approved } = to_note;
+        let Admitted { mut ticket, permit: _permit } = admitted;
+        let done = self.work(task, work, approved, &mut ticket).await;
+        (ticket, done)
+    }
+
+    async fn ask_and_work(&self, task: &Task, to_ask: ToAsk) -> Over {
+        let ToAsk { admitted, work, asked, because } = to_ask;
+        let Admitted { mut ticket, permit } = admitted;
+        // It gives its place up while it waits.
+        drop(permit);
+        let done = async {
+            let approved = self.ask_about(task, asked, because, &mut ticket).await?;
+            let _permit = self.place_for(task).await?;
+            self.work(task, work, approved, &mut ticket).await
+        };
+        let done = done.await;
+        (ticket, done)
     }
 
     /// Whether it may come in: 1.
@@ -261,7 +250,7 @@ impl Broker {
         work: Box<dyn Work>,
         admitted: Admitted,
         tell: Option<TellOperated>,
-    ) -> Sent {
+    ) -> Came {
         let stop = Stop::new(None);
         let (trip, desk) = Trip::new(self, task, admitted, work, stop.clone(), tell);
         let is_answered = |came: &Came| matches!(came, Came::Told);
@@ -273,7 +262,7 @@ impl Broker {
         let given_up = |because: Refusal| {
             stop.say();
             let Admitted { ticket, .. } = desk.take()?;
-            Some(Sent::Carried(Some((ticket, Err(because.into())))))
+            Some(Came::ended(ticket, Err(because.into())))
         };
         let came = tokio::select! {
             biased;
@@ -287,21 +276,12 @@ impl Broker {
                 None => came.await,
             },
         };
-        match came {
-            Ok(Came::Told) => Sent::Carried(None),
-            Ok(Came::Ended(ticket, ended)) => Sent::Carried(Some((ticket, ended))),
-            Ok(Came::Approved(admitted, work, approved)) => {
-                Sent::Approved(admitted, work, approved)
+        came.unwrap_or_else(|error| match desk.take() {
+            Some(Admitted { ticket, .. }) => {
+                Came::ended(ticket, Err(no_thread(&task.tool, error).into()))
             }
-            Ok(Came::ToAsk(admitted, work, asked, because)) => {
-                Sent::ToAsk(admitted, work, asked, because)
-            }
-            Err(error) => {
-                Sent::Carried(desk.take().map(|Admitted { ticket, .. }| {
-                    (ticket, Err(no_thread(&task.tool, error).into()))
-                }))
-            }
-        }
+            None => Came::Told,
+        })
     }
 
     /// Waits for an operator's word.

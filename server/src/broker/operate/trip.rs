@@ -21,7 +21,7 @@ use super::super::answer::{denied, tell_observed};
 use super::super::approval::Because;
 use super::super::{Broker, Ticket};
 use super::work::{Pieces, Work};
-use super::{Admitted, Ended, Meant, Operated, Task, TellOperated};
+use super::{Admitted, Ended, Meant, Operated, Over, Task, TellOperated};
 use crate::exec::Report;
 use crate::registry::Tool;
 
@@ -30,16 +30,38 @@ use crate::registry::Tool;
 #[derive(Clone, Debug)]
 pub(super) struct Desk(Arc<Mutex<Option<Admitted>>>);
 
-/// How far the thread came.
+/// How far the thread came. Mostly to the end: calls take no room for what is seldom.
 pub(super) enum Came {
     /// It is over, and to be recorded and answered; its place is free.
-    Ended(Ticket, Result<Box<RawValue>, Ended>),
+    Ended(Box<Over>),
     /// It is to be asked about.
-    ToAsk(Admitted, Box<dyn Work>, Asked<Meant>, Because),
+    ToAsk(Box<ToAsk>),
     /// It may be done, and is not noted.
-    Approved(Admitted, Box<dyn Work>, Approved<Meant>),
+    ToNote(Box<ToNote>),
     /// It was done, recorded and answered; or somebody gave it up before.
     Told,
+}
+
+/// A call that somebody is to be asked about.
+pub(super) struct ToAsk {
+    pub(super) admitted: Admitted,
+    pub(super) work: Box<dyn Work>,
+    pub(super) asked: Asked<Meant>,
+    pub(super) because: Because,
+}
+
+/// A call that may be done, once that is noted.
+pub(super) struct ToNote {
+    pub(super) admitted: Admitted,
+    pub(super) work: Box<dyn Work>,
+    pub(super) approved: Approved<Meant>,
+}
+
+impl Came {
+    /// To the end of a call that is to be recorded and answered.
+    pub(super) fn ended(ticket: Ticket, ended: Result<Box<RawValue>, Ended>) -> Came {
+        Came::Ended(Box::new((ticket, ended)))
+    }
 }
 
 /// What the thread takes along.
@@ -94,17 +116,19 @@ impl Trip {
         let Some(Admitted { mut ticket, permit }) = desk.take() else { return Came::Told };
         let names = match found {
             Ok(names) => names,
-            Err(error) => return Came::Ended(ticket, Err(Ended::Failed(error))),
+            Err(error) => return Came::ended(ticket, Err(Ended::Failed(error))),
         };
         let approved = match broker.judge(&tool, names, &mut ticket) {
             Judgement::Allowed(approved) => approved,
-            Judgement::Denied(refusal) => return Came::Ended(ticket, Err(refusal.into())),
+            Judgement::Denied(refusal) => return Came::ended(ticket, Err(refusal.into())),
             Judgement::Asked(asked, because) => {
-                return Came::ToAsk(Admitted { ticket, permit }, work, asked, because);
+                let admitted = Admitted { ticket, permit };
+                return Came::ToAsk(Box::new(ToAsk { admitted, work, asked, because }));
             }
         };
         if !broker.record_at_once(&mut ticket) {
-            return Came::Approved(Admitted { ticket, permit }, work, approved);
+            let admitted = Admitted { ticket, permit };
+            return Came::ToNote(Box::new(ToNote { admitted, work, approved }));
         }
         broker.recent.started(ticket.number, &broker.watch);
         drop(broker);
@@ -112,7 +136,7 @@ impl Trip {
         let done = carry_out(work, &approved, &stop, pieces.as_ref());
         drop(permit);
         let (Some(tell), Some(broker)) = (tell, to_broker.upgrade()) else {
-            return Came::Ended(ticket, done.map_err(Ended::Failed));
+            return Came::ended(ticket, done.map_err(Ended::Failed));
         };
         let report = Report::said(u8::from(done.is_err()));
         match broker.close_at_once(ticket, report) {
@@ -120,7 +144,7 @@ impl Trip {
                 tell(Operated::new(reply, done.map_err(|error| Failure::from(&error))));
                 Came::Told
             }
-            Err(ticket) => Came::Ended(*ticket, done.map_err(Ended::Failed)),
+            Err(ticket) => Came::ended(*ticket, done.map_err(Ended::Failed)),
         }
     }
 }
