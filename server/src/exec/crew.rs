@@ -276,6 +276,7 @@ impl Crew {
         });
         let mut state = self.lock();
         state.on_the_way = false;
+        let mut helped = false;
         loop {
             while let Some((whose, work)) = state.next(self.of_one) {
                 // That it cannot be started is no matter: this one is here.
@@ -301,6 +302,7 @@ impl Crew {
                 self.help(whose, part, fit);
                 state = self.lock();
                 state.ended(whose);
+                helped = true;
                 continue;
             }
             seat.called.store(false, Ordering::Relaxed);
@@ -308,7 +310,7 @@ impl Crew {
             let told = std::mem::take(&mut state.told);
             drop(state);
             self.tell(told);
-            let called = seat.wait();
+            let called = std::mem::take(&mut helped) && seat.look() || seat.wait();
             state = self.lock();
             // Somebody may have called it just then.
             if called || seat.called.load(Ordering::Acquire) {

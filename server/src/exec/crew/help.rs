@@ -5,7 +5,9 @@
 
 use std::cell::RefCell;
 use std::num::NonZero;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::unistd::{Pid, gettid};
@@ -13,6 +15,12 @@ use tool_files::help::{Part, ask_through};
 
 use super::{Crew, CrewError, Seat, State, Whose};
 use crate::os::cores::Cores;
+
+/// How long who has helped looks for more before it sleeps: longer than a listing of some hundred
+/// files and its client's next one take, and not much more than that.
+const LOOKING: Duration = Duration::from_micros(400);
+/// How often it looks before it lets others run.
+const LOOKS: usize = 20;
 
 /// Where a thread runs.
 #[derive(Debug)]
@@ -121,6 +129,22 @@ impl Place {
 }
 
 impl Seat {
+    /// Looks for a moment whether it is called: who is awake comes at once, and who asks has
+    /// nobody to wake. Other threads that wait for this core run in between.
+    pub(super) fn look(&self) -> bool {
+        let until = Instant::now() + LOOKING;
+        while Instant::now() < until {
+            for _ in 0..LOOKS {
+                if self.called.load(Ordering::Acquire) {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            std::thread::yield_now();
+        }
+        false
+    }
+
     /// The same of its thread. Where that may not be, the kernel chooses.
     pub(super) fn keep(&self, off: Option<usize>) {
         self.place.lock().unwrap_or_else(PoisonError::into_inner).keep(off).ok();
@@ -208,6 +232,37 @@ mod tests {
         assert_eq!(crew.lock().threads, 2);
         let unfit = Err(CrewError::Confine(Errno::EPERM));
         crew.help(SOMEBODY, Box::new(|| panic!("done by who reaches more")), unfit);
+    }
+
+    #[test]
+    fn who_has_helped_looks_for_more_and_hears_it_without_being_woken() {
+        let (runtime, crew) = crew(2);
+        assert_eq!(work(&runtime, &crew, ask_and_hear), None);
+        // Where the machine is busy it may sleep before: then it is woken, and tried again.
+        let hears = |_: &usize| {
+            let helper = work(&runtime, &crew, ask_and_hear).unwrap();
+            // By now it would sleep, if it did not look.
+            let since = Instant::now();
+            while since.elapsed() < LOOKING / 8 {
+                std::hint::spin_loop();
+            }
+            let (say, said) = channel();
+            let mut state = crew.lock();
+            state.help = Some((SOMEBODY, Box::new(move || say.send(()).unwrap())));
+            let at = state.free.iter().position(|seat| seat.thread.id() == helper).unwrap();
+            let seat = state.free.remove(at);
+            state.free.push(seat);
+            let seat = crew.have_one_come(&mut state, None).unwrap().unwrap();
+            drop(state);
+            let unwoken = said.recv_timeout(5 * LOOKING).is_ok();
+            if !unwoken {
+                seat.thread.unpark();
+                said.recv().unwrap();
+            }
+            settle(&crew);
+            unwoken
+        };
+        assert_eq!((0..2000).filter(hears).take(5).count(), 5);
     }
 
     #[test]
