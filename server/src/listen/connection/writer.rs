@@ -12,6 +12,7 @@ use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::Interest;
@@ -28,6 +29,11 @@ const PIECE: usize = 32 * 1024;
 const LONG: usize = 4 * 1024;
 /// How many pieces are written at once.
 const SLICES: usize = 64;
+/// How many short answers go out together at most, how much of them waits, and up to when one
+/// waits for more than the next.
+const TOGETHER: usize = 6;
+const TOGETHER_BYTES: usize = 16 * 1024;
+const TOGETHER_WITHIN: Duration = Duration::from_micros(500);
 
 /// The half that writes.
 #[derive(Debug)]
@@ -51,10 +57,17 @@ pub(crate) struct Queue {
     out: Out,
     /// A thread writes what came before, and will write all that comes until it has.
     writing: bool,
-    /// What there is waits for what comes next, and was not offered to the socket.
-    held: bool,
+    /// All that there is waits for what comes next, and was not offered to the socket.
+    held: Option<Held>,
     /// What of it takes room that all connections share.
     room: Option<OwnedSemaphorePermit>,
+}
+
+/// Answers that wait for the next.
+#[derive(Debug)]
+struct Held {
+    answers: usize,
+    since: Instant,
 }
 
 /// Bytes for the socket.
@@ -71,7 +84,7 @@ struct Out {
 impl Writer {
     /// Of that socket.
     pub(super) fn new(socket: Arc<UnixStream>) -> Writer {
-        let (out, writing, held) = (Out::default(), false, false);
+        let (out, writing, held) = (Out::default(), false, None);
         let queue = Queue { codec: codec(), out, writing, held, room: None };
         Writer { line: Arc::new(Line { socket, queue: Mutex::new(queue) }), watch: None }
     }
@@ -152,7 +165,7 @@ impl Line {
     /// takes at once, unless something waits already. What is left is the session's, which
     /// hears of the call's end too, and meets what is wrong with the socket.
     ///
-    /// Where another answer `follows` soon, this one goes out with that, or by
+    /// Where another answer `follows` soon, this one goes out with that, a few at once, or by
     /// [`Line::flush`]: to wake who waits for it takes as long as to read a small file.
     pub(crate) fn answer(
         &self,
@@ -161,10 +174,10 @@ impl Line {
     ) -> io::Result<()> {
         let mut queue = self.lock();
         let first = queue.is_written() && !queue.writing;
-        let alone = queue.out.pending() == 0;
         put(&mut queue)?;
-        queue.held = follows && first && alone && queue.out.pending() < LONG;
-        if first && !queue.held {
+        if first && follows && queue.out.pending() < TOGETHER_BYTES && queue.may_hold() {
+            queue.held.get_or_insert_with(Held::none).answers += 1;
+        } else if first {
             self.write(queue);
         }
         Ok(())
@@ -173,7 +186,7 @@ impl Line {
     /// Writes what waits for another answer; whether there was any.
     pub(crate) fn flush(&self) -> bool {
         let queue = self.lock();
-        let held = queue.held;
+        let held = queue.held.is_some();
         if held {
             self.write(queue);
         }
@@ -182,7 +195,7 @@ impl Line {
 
     /// Writes all that there is, and that comes meanwhile, as long as the socket takes it.
     fn write<'a>(&'a self, mut queue: MutexGuard<'a, Queue>) {
-        (queue.writing, queue.held) = (true, false);
+        (queue.writing, queue.held) = (true, None);
         while queue.writing {
             let mut out = std::mem::take(&mut queue.out);
             drop(queue);
@@ -200,6 +213,12 @@ impl Line {
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn none() -> Held {
+        Held { answers: 0, since: Instant::now() }
     }
 }
 
@@ -252,8 +271,15 @@ impl Queue {
         self.writing
     }
 
+    /// Whether one more answer may wait.
+    fn may_hold(&self) -> bool {
+        let may =
+            |held: &Held| held.answers + 1 < TOGETHER && held.since.elapsed() < TOGETHER_WITHIN;
+        self.held.as_ref().is_none_or(may)
+    }
+
     fn is_written(&self) -> bool {
-        self.writing || self.held || self.out.pending() == 0
+        self.writing || self.held.is_some() || self.out.pending() == 0
     }
 
     /// Writes some of it, if the socket takes any.
@@ -261,7 +287,7 @@ impl Queue {
         if self.writing {
             return Ok(());
         }
-        self.held = false;
+        self.held = None;
         let mut out = std::mem::take(&mut self.out);
         let written = out.write(socket);
         self.take_back(out);
@@ -386,17 +412,35 @@ mod tests {
         answer(&line, true, "a");
         assert_eq!(received(), b"");
         assert!(line.is_written(), "it is not left to anybody");
-        answer(&line, true, "b");
-        assert_eq!(received(), b"\0\0\0\x01a\0\0\0\x01b", "no more than one waits");
+        answer(&line, false, "b");
+        assert_eq!(received(), b"\0\0\0\x01a\0\0\0\x01b");
         answer(&line, true, "c");
         line.flush();
         assert_eq!(received(), b"\0\0\0\x01c");
         line.flush();
         answer(&line, false, "d");
         assert_eq!(received(), b"\0\0\0\x01d");
-        let long = "x".repeat(LONG);
+        let together = |from: &mut dyn FnMut() -> Vec<u8>| {
+            let sent = (1..=100).take_while(|_| {
+                answer(&line, true, "e");
+                from().is_empty()
+            });
+            sent.count() + 1
+        };
+        // As many as there may be, where none of them is kept waiting meanwhile.
+        let most = (0..100).map(|_| together(&mut received)).max();
+        assert_eq!(most, Some(TOGETHER));
+        answer(&line, true, "f");
+        let since = Instant::now();
+        while since.elapsed() < TOGETHER_WITHIN {
+            std::thread::yield_now();
+        }
+        answer(&line, true, "g");
+        assert_eq!(received(), b"\0\0\0\x01f\0\0\0\x01g", "nor for long");
+        answer(&line, true, "f");
+        let long = "x".repeat(TOGETHER_BYTES);
         answer(&line, true, &long);
-        assert_eq!(received().len(), long.len() + limits::PREFIX, "a long one waits for nothing");
+        assert_eq!(received().len(), 5 + limits::PREFIX + long.len(), "nor much of them");
     }
 
     #[test]
