@@ -27,7 +27,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -44,8 +44,14 @@ const AT_ONCE: usize = 8;
 const SHORT: usize = 4096;
 /// How many calls one server has before it is the other's turn, one at a time.
 const IN_TURN: usize = 16;
-/// How often each is measured with calls at once, in turn, where it is not to be quick.
+/// How often each is measured with calls at once, in turn, with as many calls as take the broker
+/// so many seconds, roughly: that it begins, and has less to do at its end, is to be no part of it.
 const TURNS: usize = 15;
+const TURN: f64 = 0.05;
+/// How many calls of the same work each does before it is measured, or as many as take about
+/// that long: Node compiles what it does often.
+const WARM: usize = 4000;
+const WARM_WITHIN: Duration = Duration::from_secs(2);
 /// Rounds of work that takes long: fewer than this are all that there is.
 const FEW: usize = 20;
 
@@ -123,13 +129,17 @@ fn begin(text: &mut String, modules: &Path, quick: bool) -> Outcome<()> {
     writeln!(
         text,
         "`tool-server serve` over its socket, and `@modelcontextprotocol/server-filesystem` \
-         {} on Node {} over its stdio; one connection each, in turn, warm. Medians of \
-         one call at a time, in turns of {IN_TURN}; calls a second with {AT_ONCE} under way all the \
-         time, in turns of a few hundred, and the median of the turns' ratios. \
+         {} on Node {} over its stdio; one connection each, in turn, when each has done {WARM} \
+         calls of the same work, or as many as take about {} s. Medians of one call at a time, in \
+         turns of {IN_TURN}; calls a second with {AT_ONCE} under way all the time, in turns of as many calls \
+         as take the broker {} ms, and the median of the turns' ratios. What takes seconds is not \
+         done before, and once with {AT_ONCE} under way. \
          The client makes its messages before and looks into the answers afterwards, of both. \
          Neither server waits for the disk (`agent.durable` is off, as it is by default).\n",
         package["version"].as_str().unwrap_or_default(),
         said("node", &["--version"])?,
+        WARM_WITHIN.as_secs(),
+        TURN * 1e3,
     )?;
     Ok(())
 }
@@ -152,6 +162,15 @@ fn calls(
         // Whole turns, so that each file is edited as often one way as the other.
         let whole = if quick { rounds.div_ceil(5) } else { *rounds };
         let some = if *rounds < FEW { *rounds } else { whole.next_multiple_of(2 * AT_ONCE) };
+        let many = match *rounds < FEW {
+            true => AT_ONCE,
+            false => {
+                warm(node, *theirs, root)?;
+                // Each file is edited as often one way as the other.
+                let many = (warm(broker, *ours, root)? * TURN) as usize;
+                many.max(1).next_multiple_of(2 * AT_ONCE)
+            }
+        };
         let (mut our_times, mut their_times) = (Vec::new(), Vec::new());
         let mut answer = Vec::new();
         // In turn, a few calls each: as a client makes them, one after the other.
@@ -164,10 +183,10 @@ fn calls(
             }
         }
         let (our_time, their_time) = (median(&mut our_times), median(&mut their_times));
-        let (turns, many) = match *rounds < FEW {
-            true => (1, AT_ONCE),
-            false if quick => (5, some),
-            false => (TURNS, (some / 2).next_multiple_of(2 * AT_ONCE)),
+        let turns = match *rounds < FEW {
+            true => 1,
+            false if quick => 5,
+            false => TURNS,
         };
         let (mut our_rates, mut their_rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..turns {
@@ -305,6 +324,19 @@ fn timed(peer: &mut impl Peer, message: &[u8], answer: &mut Vec<u8>) -> Outcome<
     let took = begun.elapsed().as_secs_f64();
     peer.check(answer)?;
     Ok(took)
+}
+
+/// Does the work until it is done as fast as it will be: how many calls a second that is.
+fn warm(peer: &mut impl Peer, work: Call, root: &Path) -> Outcome<f64> {
+    const SOME: usize = 25 * 2 * AT_ONCE;
+    let (begun, mut done) = (Instant::now(), 0);
+    loop {
+        let rate = rate(peer, work, root, SOME)?;
+        done += SOME;
+        if done >= WARM || begun.elapsed() > WARM_WITHIN {
+            return Ok(rate);
+        }
+    }
 }
 
 /// Calls a second, with so many under way: each answer is followed by the next call in its
