@@ -130,7 +130,7 @@ fn a_stop_is_told_while_another_call_is_ended() {
     let mark = Mark::new();
     let mut ending = server.connect();
     let text = format!(
-        "(trap 'touch told' TERM; touch up; while :; do sleep 0.05; done) & trap '' TERM; sleep {}",
+        "(trap ': > told' TERM; touch up; while :; do sleep 0.05; done) & trap '' TERM; sleep {}",
         mark.of(1)
     );
     ending.send_json(&script(&server, "stream", &text));

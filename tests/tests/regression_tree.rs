@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
-use reliability_help::{Tidy, file_appears, marked, running, script, start};
+use reliability_help::{Mark, Tidy, file_appears, marked, running, script, start};
 use serde_json::json;
 use tool_broker_tests::process::{self, process};
 use tool_broker_tests::{
@@ -40,6 +40,45 @@ fn a_thread_lives(pid: i32) -> bool {
         let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
         state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
     })
+}
+
+/// Starts a call of a script that says `up`, and goes as soon as it has.
+fn abandon(server: &Tidy, text: &str) {
+    let mut wire = server.connect();
+    wire.send_json(&script(server, "stream", text));
+    file_appears(server, "up");
+}
+
+/// Whatever a tool ran to clean up was told to end too, some milliseconds after it began.
+#[test]
+fn what_a_told_process_runs_to_clean_up_is_left_alone() {
+    for binary in ["/bin/sh", "/bin/bash"] {
+        let server = start(|s| {
+            s.env("TOOL_TIMEOUTS_GRACE", "60");
+            s.tool("sh", &format!("{{\"binary\":\"{binary}\"}}"));
+        });
+        // Longer than all pauses between two looks.
+        let cleans_up = "trap 'sleep 0.5 && touch cleaned; exit' TERM; touch up";
+        abandon(&server, &format!("{cleans_up}; while :; do sleep 0.05; done"));
+        file_appears(&server, "cleaned");
+        eventually("the call is over", || running(&server) == 0);
+    }
+}
+
+/// A program that is started as its parent is told is what the parent waits for: it is told too,
+/// later, and the parent may clean up.
+#[test]
+fn what_goes_on_for_long_beneath_a_told_process_is_told_before_it_is_killed() {
+    let server = start(|s| s.env("TOOL_TIMEOUTS_GRACE", "8"));
+    let mark = Mark::new();
+    let text = format!(
+        "trap 'sleep {}; touch went; exit' TERM; touch up; while :; do sleep 0.05; done",
+        mark.of(1)
+    );
+    abandon(&server, &text);
+    eventually("it waits", || !mark.alive().is_empty());
+    file_appears(&server, "went");
+    eventually("the call is over", || running(&server) == 0);
 }
 
 #[test]

@@ -176,6 +176,7 @@ impl Executor {
         let Watch { mut end, stops } = watch.unwrap_or_else(|| self.reaper.tell_task(pid));
         let (relay, relayed) = mpsc::channel(4);
         let relay = (ours.relays() && on_terminal).then_some(relay);
+        let led = leader.is_some();
         let mut reins = Reins { pid, stops, relay, leader };
         let (timeout, redact) = (plan.get().timeout, plan.get().redact.as_ref());
         let left = || timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
@@ -206,7 +207,8 @@ impl Executor {
                 supervise(reaper, &mut reins, &mut end, &mut hear, left(), overflow).await;
             let mut unkillable = 0;
             if !matches!(outcome, Outcome::Exited(_)) {
-                let target = Target { call: plan.get().call, leader: pid, group: group.as_ref() };
+                let (call, group) = (plan.get().call, group.as_ref());
+                let target = Target { call, leader: pid, led, group };
                 unkillable = self.trees.end(target, self.grace).await;
                 self.await_end(&mut end).await;
             }

@@ -16,7 +16,7 @@ use super::census::{Census, Counter, ancestors};
 use super::hunt::Hunt;
 use crate::os::cgroup::Group;
 use crate::os::mark::{Found, Marks};
-use crate::os::process::{self, Handle};
+use crate::os::process::{self, Handle, Process};
 
 /// Counts processes, and ends them.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub(crate) struct Target<'a> {
     pub(crate) call: u32,
     /// Its first process.
     pub(crate) leader: Pid,
+    /// That is not the tool, but leads it, and may adopt what its processes leave.
+    pub(crate) led: bool,
     /// Its cgroup, where it has one.
     pub(crate) group: Option<&'a Group>,
 }
@@ -117,7 +119,8 @@ impl Trees {
     /// Ends the tree of one call: TERM, the grace, KILL. Returns when none of
     /// its processes lives, or when they cannot be killed (says how many).
     pub(crate) async fn end(&self, target: Target<'_>, grace: Duration) -> usize {
-        self.end_where(grace, Some(target.call), target.group, |census| {
+        let adopts = target.led.then_some(target.leader);
+        self.end_where(grace, Some(target.call), target.group, adopts, |census| {
             let mut pids = census.calls.get(&target.call).cloned().unwrap_or_default();
             if self.marks.is_none() {
                 pids.extend(descendants(target.leader));
@@ -132,7 +135,7 @@ impl Trees {
     /// Ends whatever any call has left.
     pub(crate) async fn end_all(&self, grace: Duration) -> usize {
         let without_marks = self.marks.is_none();
-        self.end_where(grace, None, None, |census| {
+        self.end_where(grace, None, None, None, |census| {
             let mut pids: Vec<Pid> = census.calls.values().flatten().copied().collect();
             pids.extend(&census.nobodys);
             if without_marks {
@@ -148,10 +151,12 @@ impl Trees {
         grace: Duration,
         call: Option<u32>,
         group: Option<&Group>,
+        adopts: Option<Pid>,
         members: impl Fn(&Census) -> Vec<Pid>,
     ) -> usize {
         let _counting = self.hunt.begin();
-        let deadline = Instant::now() + grace;
+        let begun = Instant::now();
+        let deadline = begun + grace;
         let mut told: Vec<Pid> = Vec::new();
         let mut pause = Duration::from_millis(2);
         loop {
@@ -162,8 +167,13 @@ impl Trees {
             if Instant::now() >= deadline {
                 break;
             }
-            for pid in living {
-                if !told.contains(&pid) {
+            // What somebody starts who was told before is how they clean up. Where it takes
+            // long it is told too: it may be older than that, and what they wait for.
+            let before = if begun.elapsed() < grace / 2 { told.len() } else { 0 };
+            for Process { pid, parent, .. } in living {
+                let knows = |who: &Pid| told.iter().take(before).any(|told| told == who);
+                let cleans_up = knows(&parent) && adopts != Some(parent);
+                if !told.contains(&pid) && !cleans_up {
                     // A stopped process would not hear TERM before it goes on.
                     self.signal(pid, &[Signal::SIGTERM, Signal::SIGCONT]);
                     told.push(pid);
@@ -182,8 +192,8 @@ impl Trees {
             if living.is_empty() && !fleeting && group.is_none_or(Group::is_empty) {
                 break;
             }
-            for pid in living {
-                self.signal(pid, &[Signal::SIGKILL]);
+            for process in living {
+                self.signal(process.pid, &[Signal::SIGKILL]);
             }
             if fleeting {
                 let leaders = self.leaders().clone();
@@ -200,14 +210,14 @@ impl Trees {
         &self,
         call: Option<u32>,
         members: &impl Fn(&Census) -> Vec<Pid>,
-    ) -> (Vec<Pid>, bool) {
+    ) -> (Vec<Process>, bool) {
         let before = self.hunt.passed(call);
         let census = self.census().await;
         let seen = members(&census);
         let living = alive(seen.clone());
         // One that has ended since may have left another one, and its end has not
         // come by the reaper yet: both run on this thread.
-        let ended = seen.iter().any(|pid| !living.contains(pid));
+        let ended = seen.iter().any(|pid| !living.iter().any(|process| process.pid == *pid));
         let waiting = match call {
             Some(call) => census.ended.contains(&Some(call)) || census.ended.contains(&None),
             None => !census.ended.is_empty(),
@@ -233,11 +243,11 @@ impl Trees {
     }
 }
 
-fn alive(mut pids: Vec<Pid>) -> Vec<Pid> {
+fn alive(mut pids: Vec<Pid>) -> Vec<Process> {
     pids.sort_unstable();
     pids.dedup();
-    pids.retain(|pid| process::read(*pid).is_some_and(|process| !process.zombie));
-    pids
+    let processes = pids.into_iter().filter_map(process::read);
+    processes.filter(|process| !process.zombie).collect()
 }
 
 fn descendants(leader: Pid) -> Vec<Pid> {
