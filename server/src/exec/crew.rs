@@ -39,7 +39,7 @@ use tool_files::{after, spare};
 
 use self::help::Place;
 use self::later::Later;
-pub(crate) use self::stay::{Come, Stay, catch, is_confined, stay};
+pub(crate) use self::stay::{Come, Looking, Stay, catch, is_confined, stay};
 use self::stay::{caught, confined, stays};
 use self::told::Told;
 use crate::os::identity::Identity;

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::told::Told;
 use super::{Crew, CrewError, State, Whose, Work};
@@ -15,6 +15,32 @@ use crate::os::descriptors::readable_within;
 /// How long it waits where its last work came from. A caller that takes longer to go on than
 /// this does not notice the thread that is woken more.
 const LINGER: Duration = Duration::from_millis(2);
+/// How long it looks again and again before it sleeps there: to be woken takes as long, and who
+/// has its answer mostly goes on sooner.
+const LOOKING: Duration = Duration::from_micros(50);
+
+/// How long somebody looks already.
+#[derive(Debug, Default)]
+pub(crate) struct Looking(Option<Instant>);
+
+impl Looking {
+    /// Whether that was not for long. Who looks again lets others run before.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        self.0.get_or_insert_with(Instant::now).elapsed() < LOOKING
+    }
+}
+
+/// Whether something comes there soon.
+fn comes(source: BorrowedFd<'_>) -> bool {
+    let mut looking = Looking::default();
+    while looking.goes_on() {
+        if readable_within(source, Duration::ZERO) {
+            return true;
+        }
+        std::thread::yield_now();
+    }
+    readable_within(source, LINGER)
+}
 
 /// Where more work would come from, and what does it.
 pub(crate) trait Stay: Send {
@@ -137,7 +163,7 @@ impl Crew {
             if !more && state.stay < self.most / 2 && state.may_go_on(whose, self.of_one) {
                 state.stay += 1;
                 drop(state);
-                more = readable_within(there.source(), LINGER);
+                more = comes(there.source());
                 state = self.lock();
                 state.stay -= 1;
             }
@@ -153,5 +179,84 @@ impl Crew {
             state.ended(whose);
         }
         state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+
+    const SOMEBODY: Whose = (0, 1, 1);
+
+    /// Says how often its thread has slept since it came.
+    struct There {
+        source: UnixStream,
+        slept: u64,
+        say: Sender<u64>,
+    }
+
+    impl Stay for There {
+        fn whose(&self) -> Whose {
+            SOMEBODY
+        }
+
+        fn has_more(&self) -> bool {
+            false
+        }
+
+        fn source(&self) -> BorrowedFd<'_> {
+            self.source.as_fd()
+        }
+
+        fn go(self: Box<Self>, _: Result<(), CrewError>) -> Option<Come> {
+            self.say.send(slept() - self.slept).unwrap();
+            None
+        }
+
+        fn leave(self: Box<Self>) {
+            self.say.send(u64::MAX).unwrap();
+        }
+    }
+
+    /// How often this thread has slept until it was woken.
+    fn slept() -> u64 {
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+        let of = |line: &str| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse().ok();
+        status.lines().find_map(of).unwrap()
+    }
+
+    #[test]
+    fn who_goes_on_soon_is_heard_by_a_thread_that_is_awake() {
+        let crew = Crew::new(2, None, None);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        // Where the machine is busy it may sleep before: then it is tried again.
+        let hears = |_: &usize| {
+            let (mut peer, source) = UnixStream::pair().unwrap();
+            let (say, said) = channel();
+            let there = move || Some(Box::new(There { source, slept: slept(), say }) as Box<_>);
+            runtime.block_on(crew.run(SOMEBODY, || stay(Box::new(there)))).unwrap();
+            while crew.lock().stay == 0 {
+                // It has waited, and gone.
+                if said.try_recv().is_ok() {
+                    return false;
+                }
+                std::thread::yield_now();
+            }
+            // By now it would sleep, if it did not look.
+            let since = Instant::now();
+            while since.elapsed() < LOOKING / 2 {
+                std::hint::spin_loop();
+            }
+            // Nobody reads it where that took too long.
+            peer.write_all(b"more").ok();
+            said.recv().unwrap() == 0
+        };
+        assert_eq!((0..2000).filter(hears).take(20).count(), 20);
     }
 }

@@ -33,9 +33,9 @@ use tool_protocol::request::{Input, ToolCall};
 
 use super::Ended;
 use super::call::{Asked, Begun, Caller};
-use super::slot::{Lease, Looking, Part, Polled, Slot};
+use super::slot::{Lease, Part, Polled, Slot};
 use crate::exec::CrewError;
-use crate::exec::crew::{self, Come, Stay, Whose};
+use crate::exec::crew::{self, Come, Looking, Stay, Whose};
 use crate::listen::connection::Read;
 use crate::os::descriptors::readable_within;
 

@@ -7,18 +7,14 @@ use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::Ended;
 use super::call::{Begun, Caller};
+use crate::exec::crew::Looking;
 use crate::listen::connection::{Line, Read, Reader};
-
-/// How long threads look again for what comes next, where several calls have come at once of
-/// late: to wake one takes as long, and where one cannot look another can run.
-const LOOKING: Duration = Duration::from_micros(50);
 
 /// A thread's part in what is lent: it has that, is at a call, or comes for it.
 pub(super) struct Part {
@@ -36,17 +32,6 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         self.slot.lock().leaves(self.lending);
-    }
-}
-
-/// How long somebody looks already.
-#[derive(Debug, Default)]
-pub(super) struct Looking(Option<Instant>);
-
-impl Looking {
-    /// Whether that was not for long.
-    pub(super) fn goes_on(&mut self) -> bool {
-        self.0.get_or_insert_with(Instant::now).elapsed() < LOOKING
     }
 }
 
