@@ -7,11 +7,13 @@
 
 mod common;
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
 use common::skipped::skipped;
 use common::{call, memory, roots};
+use nix::unistd::{Uid, setfsuid};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use rustix::io::Errno;
 use serde_json::{Value, json};
@@ -34,15 +36,26 @@ fn get(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
     Ok(value)
 }
 
-/// Replaces the content of `f` in each of the ways; each answer.
+/// In how many ways a file is replaced.
+const WAYS: usize = 3;
+
+/// Replaces the content of `f` in one of them; the answer.
+fn replace(roots: &Roots, way: usize) -> Value {
+    let answer = match way {
+        0 => call::<WriteFile>(roots, json!({"path": "f", "content": "a"})),
+        1 => call::<EditFile>(roots, json!({"path": "f", "old_text": "a", "new_text": "b"})),
+        _ => call::<InjectTemplate>(
+            roots,
+            json!({"files": [{"path": "f", "content": "c"}], "target": ".", "overwrite": true}),
+        )
+        .map(|answer| answer["files"][0].clone()),
+    };
+    answer.unwrap()
+}
+
+/// In each of the ways; each answer.
 fn replaced(roots: &Roots) -> Vec<Value> {
-    let template =
-        json!({"files": [{"path": "f", "content": "c"}], "target": ".", "overwrite": true});
-    vec![
-        call::<WriteFile>(roots, json!({"path": "f", "content": "a"})).unwrap(),
-        call::<EditFile>(roots, json!({"path": "f", "old_text": "a", "new_text": "b"})).unwrap(),
-        call::<InjectTemplate>(roots, template).unwrap()["files"][0].clone(),
-    ]
+    (0..WAYS).map(|way| replace(roots, way)).collect()
 }
 
 #[test]
@@ -71,23 +84,43 @@ fn what_its_users_gave_a_file_is_kept_and_the_rest_is_told() {
     // What runs with more than its caller does not with content that another gave it. A
     // capability needs root to be set.
     let capability = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    for number in 0..3 {
+    for way in 0..WAYS {
         if setxattr(&path, "security.capability", &capability, XattrFlags::empty()).is_err() {
             return skipped(test, "no capability can be given to a file here");
         }
-        let answer = match number {
-            0 => call::<WriteFile>(&roots, json!({"path": "f", "content": "a"})),
-            1 => call::<EditFile>(&roots, json!({"path": "f", "old_text": "a", "new_text": "b"})),
-            _ => call::<InjectTemplate>(
-                &roots,
-                json!({"files": [{"path": "f", "content": "c"}], "target": ".", "overwrite": true}),
-            )
-            .map(|answer| answer["files"][0].clone()),
-        };
-        let answer = answer.unwrap();
+        let answer = replace(&roots, way);
         assert_eq!(answer["not_kept"], json!(["security.capability"]), "{answer}");
         assert_eq!(get(&path, "security.capability"), Err(Errno::NODATA));
         assert_eq!(get(&path, "user.origin").unwrap(), b"https://a");
+    }
+}
+
+/// Whoever may write a file that is another's has a new one that it may not write itself, once it
+/// has the other's mode.
+#[test]
+fn what_its_users_gave_a_file_is_kept_where_its_mode_lets_its_owner_only_read() {
+    let test = "what_its_users_gave_a_file_is_kept_where_its_mode_lets_its_owner_only_read";
+    let (directory, roots) = workspace();
+    let path = directory.path().join("f");
+    fs::write(&path, "old").unwrap();
+    match setxattr(&path, "user.origin", b"https://a", XattrFlags::empty()) {
+        Err(Errno::OPNOTSUPP) => return skipped(test, "no attributes here"),
+        other => other.unwrap(),
+    }
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
+    for way in 0..WAYS {
+        if chown(&path, Some(23_456), Some(23_456)).is_err() {
+            return skipped(test, "only root gives a file to another");
+        }
+        fs::set_permissions(&path, Permissions::from_mode(0o446)).unwrap();
+        // Of this thread alone.
+        let root = setfsuid(Uid::from_raw(23_457));
+        let answer = replace(&roots, way);
+        setfsuid(root);
+        assert_eq!(answer.get("not_kept"), None, "{answer}");
+        assert_eq!(get(&path, "user.origin").unwrap(), b"https://a", "{answer}");
+        let now = fs::metadata(&path).unwrap();
+        assert_eq!((now.uid(), now.mode() & 0o222), (23_457, 0o002), "its owner may only read");
     }
 }
 
