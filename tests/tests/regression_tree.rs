@@ -57,12 +57,42 @@ fn what_a_told_process_runs_to_clean_up_is_left_alone() {
             s.env("TOOL_TIMEOUTS_GRACE", "60");
             s.tool("sh", &format!("{{\"binary\":\"{binary}\"}}"));
         });
-        // Longer than all pauses between two looks.
-        let cleans_up = "trap 'sleep 0.5 && touch cleaned; exit' TERM; touch up";
-        abandon(&server, &format!("{cleans_up}; while :; do sleep 0.05; done"));
-        file_appears(&server, "cleaned");
-        eventually("the call is over", || running(&server) == 0);
+        // Longer than all pauses between two looks; by itself, and beneath what is run.
+        for cleaning in ["sleep 0.5 && touch cleaned", "(sleep 0.5 && touch cleaned)"] {
+            let cleans_up = format!("trap '{cleaning}; exit' TERM; touch up");
+            abandon(&server, &format!("{cleans_up}; while :; do sleep 0.05; done"));
+            file_appears(&server, "cleaned");
+            eventually("the call is over", || running(&server) == 0);
+            for file in ["cleaned", "up"] {
+                fs::remove_file(server.ws().join(file)).expect(file);
+            }
+        }
     }
+}
+
+/// Whoever is left by a process that was told belongs to the first process of the namespaces, which
+/// was told too and cleans up nothing.
+#[test]
+fn what_a_told_process_leaves_is_told_at_once() {
+    // Half of it is longer than anybody waits here.
+    let server = start(|s| {
+        s.env("TOOL_TIMEOUTS_GRACE", "400");
+        let gate = "[[gate]]\nadapter = \"http\"\nhosts = [\"example.org\"]\n";
+        s.tool("sh", &format!("binary = \"/bin/sh\"\n{gate}"));
+    });
+    let mark = Mark::new();
+    abandon(
+        &server,
+        &format!(
+            "trap '(setsid sleep {} &); sleep 0.3; : > left' TERM; touch up; while [ ! -e stop ]; do sleep 0.05; done",
+            mark.of(1)
+        ),
+    );
+    file_appears(&server, "left");
+    mark.all_gone();
+    assert_eq!(running(&server), 1, "who has a handler goes on");
+    fs::write(server.ws().join("stop"), "").expect("stop");
+    eventually("the call is over", || running(&server) == 0);
 }
 
 /// A program that is started as its parent is told is what the parent waits for: it is told too,
@@ -72,7 +102,7 @@ fn what_goes_on_for_long_beneath_a_told_process_is_told_before_it_is_killed() {
     let server = start(|s| s.env("TOOL_TIMEOUTS_GRACE", "8"));
     let mark = Mark::new();
     let text = format!(
-        "trap 'sleep {}; touch went; exit' TERM; touch up; while :; do sleep 0.05; done",
+        "trap 'sleep {}; : > went; exit' TERM; touch up; while :; do sleep 0.05; done",
         mark.of(1)
     );
     abandon(&server, &text);

@@ -157,9 +157,10 @@ impl Trees {
         let _counting = self.hunt.begin();
         let begun = Instant::now();
         let deadline = begun + grace;
-        let mut told: Vec<Pid> = Vec::new();
+        // Who, and at which look.
+        let mut told: HashMap<Pid, u32> = HashMap::new();
         let mut pause = Duration::from_millis(2);
-        loop {
+        for look in 0.. {
             let (living, fleeting) = self.look(call, &members).await;
             if living.is_empty() && !fleeting && group.is_none_or(Group::is_empty) {
                 return 0;
@@ -167,16 +168,19 @@ impl Trees {
             if Instant::now() >= deadline {
                 break;
             }
-            // What somebody starts who was told before is how they clean up. Where it takes
-            // long it is told too: it may be older than that, and what they wait for.
-            let before = if begun.elapsed() < grace / 2 { told.len() } else { 0 };
-            for Process { pid, parent, .. } in living {
-                let knows = |who: &Pid| told.iter().take(before).any(|told| told == who);
-                let cleans_up = knows(&parent) && adopts != Some(parent);
-                if !told.contains(&pid) && !cleans_up {
+            // What is started beneath somebody who was told before is how they clean up. Where
+            // it takes long it is told too: it may be older than that, and what they wait for.
+            let spares = begun.elapsed() < grace / 2;
+            let knows = |told: &HashMap<Pid, u32>, who| told.get(&who).is_some_and(|at| *at < look);
+            let parents: HashMap<Pid, Pid> =
+                living.iter().map(|process| (process.pid, process.parent)).collect();
+            for Process { pid, .. } in living {
+                let mut above = ancestors(&parents, pid).take_while(|who| adopts != Some(*who));
+                let cleans_up = spares && above.any(|who| knows(&told, who));
+                if !told.contains_key(&pid) && !cleans_up {
                     // A stopped process would not hear TERM before it goes on.
                     self.signal(pid, &[Signal::SIGTERM, Signal::SIGCONT]);
-                    told.push(pid);
+                    told.insert(pid, look);
                 }
             }
             sleep(pause.min(deadline.saturating_duration_since(Instant::now()))).await;
