@@ -176,12 +176,12 @@ impl Trees {
                 living.iter().map(|process| (process.pid, process.parent)).collect();
             for Process { pid, .. } in living {
                 let mut above = ancestors(&parents, pid).take_while(|who| adopts != Some(*who));
-                let cleans_up = spares && above.any(|who| knows(&told, who));
-                if !told.contains_key(&pid) && !cleans_up {
-                    // A stopped process would not hear TERM before it goes on.
-                    self.signal(pid, &[Signal::SIGTERM, Signal::SIGCONT]);
-                    told.insert(pid, look);
+                if told.contains_key(&pid) || spares && above.any(|who| knows(&told, who)) {
+                    continue;
                 }
+                // A stopped process would not hear TERM before it goes on.
+                self.signal(pid, &[Signal::SIGTERM, Signal::SIGCONT]);
+                told.insert(pid, look);
             }
             sleep(pause.min(deadline.saturating_duration_since(Instant::now()))).await;
             pause = (pause * 2).min(Duration::from_millis(100));
